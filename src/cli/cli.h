@@ -403,6 +403,9 @@ int cli_session_compact(struct cli *cli);
 int cli_session_undo_compact(struct cli *cli);
 int cli_session_pin(struct cli *cli);
 int cli_session_fork(struct cli *cli);
+int cli_session_undo(struct cli *cli);
+int cli_session_redo(struct cli *cli);
+int cli_session_rewind(struct cli *cli);
 int cli_session_resume(struct cli *cli);
 int cli_session_cancel(struct cli *cli);
 int cli_session_questions(struct cli *cli);
@@ -416,6 +419,10 @@ int cli_ask_plugin(const struct cli *cli, const char *method, const char *rest,
                    struct kg_buf *ret_body, struct kg_doc **ret_doc);
 /* Shows what a script is granted, and asks. False: no daemon knows a script of that name. */
 bool cli_script_approve(const struct cli *cli, const char *name, int *ret_code);
+/* Whether that is a script and no plugin; it is put among the others, or run while it changes. */
+bool cli_is_script_file(const char *source);
+int cli_script_install(const struct cli *cli, const char *source);
+int cli_script_dev(const struct cli *cli, const char *source);
 /* The same, and prints the answer as cli_show does. */
 int cli_show_plugin(const struct cli *cli, const char *method, const char *rest, cli_put *put);
 /* All of stdin, which messages call `what`. */

@@ -10,6 +10,14 @@
     {                                                                                              \
         "yes", 'y', NULL, "Ask nothing: say yes beforehand, for scripts."                          \
     }
+#define DRY_RUN                                                                                    \
+    {                                                                                              \
+        "dry-run", 'n', NULL, "Only show what would change."                                       \
+    }
+#define CONVERSATION_ONLY                                                                          \
+    {                                                                                              \
+        "conversation-only", 0, NULL, "Leave files as they are."                                   \
+    }
 #define GRANT_PROJECT                                                                              \
     {                                                                                              \
         "project", 0, "P", "Only in this project, where it has a process of its own then."         \
@@ -309,6 +317,8 @@ const struct cli_command cli_commands[] = {
             "among them is proposed as a capability. Other MCP servers are program:/PATH, a "
             "program of this machine, which is run where it lies, and mcp+https://HOST/PATH, "
             "one somewhere else.\n"
+            "A file NAME.lua is a script: after a yes it is copied to the others, see "
+            "kaged-script(7).\n"
             "Where there is no terminal to ask on, --yes must be given; else the exit code is "
             "5 and nothing is done. The exit code is 6 if the plugin cannot be used.\n"
             "Works with and without a daemon.\n"
@@ -342,6 +352,9 @@ const struct cli_command cli_commands[] = {
             "stopped meanwhile, and comes back.\n"
             "Where there is no terminal to ask on, --yes must be given. With --json each line is "
             "what the daemon told.\n"
+            "A file NAME.lua is a script: it is run from among the others, each change of it as "
+            "soon "
+            "as it is written, and keeps what config.toml grants it meanwhile.\n"
             " kaged plugin dev ./oh-my-pi",
         .run = cli_plugin_dev,
     },
@@ -789,6 +802,9 @@ const struct cli_command cli_commands[] = {
         .arguments = {"SESSION", "[TEXT...]"},
         .options = {{"steps", 0, "N", "Ask the model at most N times, as long as it wants tools."},
                     {"reasoning", 0, NULL, "Show what the model thinks, too, on stderr."},
+                    {"answer", 0, "TEXT",
+                     "What a question of a plugin is answered; again for the next one."},
+                    {"yes", 'y', NULL, "Say yes to questions that take yes or no."},
                     LAST},
         .summary = "say something, and show what the model answers",
         .help = "Sends a message to the agent in the session's seat and runs its turn: the model "
@@ -815,12 +831,17 @@ const struct cli_command cli_commands[] = {
     {
         .words = "session command",
         .arguments = {"SESSION", "NAME", "[ARGS...]"},
-        .options = {LAST},
+        .options = {{"answer", 0, "TEXT",
+                     "What a question of a plugin is answered; again for the next one."},
+                    {"yes", 'y', NULL, "Say yes to questions that take yes or no."},
+                    LAST},
         .summary = "run a command of a script",
-        .help = "Runs it with the words behind its name. What it returns goes to stdout, what its "
-                "script tells meanwhile to stderr. The exit code is 1 if it failed, and 4 if there "
-                "is no such command. With --json each line is what the API told.\n"
-                " kaged session command @last heard",
+        .help =
+            "Runs it with the words behind its name. What it returns goes to stdout, what its "
+            "script tells meanwhile to stderr. The exit code is 1 if it failed, and 4 if there "
+            "is no such command. What its script asks is asked on the terminal, unless --answer or "
+            "--yes have said it. With --json each line is what the API told.\n"
+            " kaged session command @last heard",
         .run = cli_session_command,
     },
     {
@@ -900,6 +921,42 @@ const struct cli_command cli_commands[] = {
                 "last), and prints its id. ENTRY is the number that session show prints, or an id. "
                 "The other session stays as it is.",
         .run = cli_session_fork,
+    },
+    {
+        .words = "session undo",
+        .arguments = {"SESSION"},
+        .options = {DRY_RUN, YES, CONVERSATION_ONLY},
+        .summary = "go back to before what was said last",
+        .help = "Goes back to before the last message of the user: the session, whose id stays, "
+                "stands on another branch, on which that was not said. Again for the message "
+                "before. Nothing is deleted: session redo takes it back, and the branch that was "
+                "left is a closed session with an id of its own. Files of the session's folder are "
+                "put back as they were before that message, where the project is in "
+                "sessions.rewind; those of now are kept first, for the redo. What will change is "
+                "shown first, and a yes asked for; the exit code is 5 without one. Not while a "
+                "turn runs.\n"
+                " kaged session undo @last --dry-run",
+        .run = cli_session_undo,
+    },
+    {
+        .words = "session redo",
+        .arguments = {"SESSION"},
+        .options = {DRY_RUN, YES, CONVERSATION_ONLY},
+        .summary = "take the last undo or rewind back",
+        .help = "Goes back to the branch that the last session undo or session rewind left; again "
+                "for the one before; files, too, are as they were then. What was said since stays, "
+                "on a branch of its own.",
+        .run = cli_session_redo,
+    },
+    {
+        .words = "session rewind",
+        .arguments = {"SESSION", "ENTRY"},
+        .options = {DRY_RUN, YES, CONVERSATION_ONLY},
+        .summary = "go back to an entry",
+        .help = "As session undo, to any place: ENTRY, which is the number that session show "
+                "prints, or an id, is the last one afterwards.\n"
+                " kaged session rewind @last 12 --yes",
+        .run = cli_session_rewind,
     },
     {
         .words = "session resume",

@@ -266,6 +266,8 @@ static int run(struct dev *dev, const char *path)
 
 int cli_plugin_dev(struct cli *cli)
 {
+    if (cli_is_script_file(cli_argument(cli, 0)))
+        return cli_script_dev(cli, cli_argument(cli, 0));
     struct dev dev = {.cli = cli, .dialogue = {.tty = -1}};
     kg_auto(kg_free) char *path = folder_of(cli_argument(cli, 0));
     int code = dialogue_check_flags(cli);

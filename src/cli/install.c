@@ -492,6 +492,8 @@ int cli_plugin_install(struct cli *cli)
 {
     kg_auto(kg_buf_free) struct kg_buf server = {0};
     struct kg_err err = {0};
+    if (cli_is_script_file(cli_argument(cli, 0)))
+        return cli_script_install(cli, cli_argument(cli, 0));
     kg_auto(kg_free) char *source = find_source(cli_argument(cli, 0), &err);
     if (source == NULL)
         return print_error(&err);

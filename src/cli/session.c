@@ -407,11 +407,7 @@ int cli_session_undo_compact(struct cli *cli)
 
 /* -- one entry --------------------------------------------------------------------------------- */
 
-/*
- * An entry by the number that show prints, or by its id: that begins with a zero, which no number
- * does. NULL with the exit code if there is none of that number.
- */
-static char *entry_id(const struct cli *cli, const char *named, int *ret_code)
+char *session_entry_id(const struct cli *cli, const char *named, int *ret_code)
 {
     int64_t number;
     if (!kg_str_to_int(kg_str(named), &number) || named[0] == '0' || number < 1)
@@ -445,7 +441,7 @@ int cli_session_pin(struct cli *cli)
 {
     int code = CLI_DONE;
     kg_auto(kg_buf_free) struct kg_buf body = {0};
-    kg_auto(kg_free) char *entry = entry_id(cli, cli_argument(cli, 1), &code);
+    kg_auto(kg_free) char *entry = session_entry_id(cli, cli_argument(cli, 1), &code);
     if (entry == NULL)
         return code;
     struct kg_json_writer json = kg_json_writer(&body);
@@ -460,7 +456,7 @@ int cli_session_fork(struct cli *cli)
 {
     int code = CLI_DONE;
     const char *named = cli_argument(cli, 1);
-    kg_auto(kg_free) char *entry = named ? entry_id(cli, named, &code) : NULL;
+    kg_auto(kg_free) char *entry = named ? session_entry_id(cli, named, &code) : NULL;
     return code == CLI_DONE ? post(cli, "/fork", "entry", entry, put_id) : code;
 }
 

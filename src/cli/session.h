@@ -14,8 +14,21 @@ int session_find_project(const struct cli *cli, char **ret_project);
 /* "drop: 12 left out, 3 kept, 1 added; 9.1k to 2.2k tokens" of what a compaction tells. */
 void session_put_compaction(struct kg_buf *out, const struct kg_node *told);
 
+/*
+ * An entry by the number that show prints, or by its id: that begins with a zero, which no number
+ * does. Owned; NULL with the exit code if there is none of that number.
+ */
+char *session_entry_id(const struct cli *cli, const char *named, int *ret_code);
+
 /* A question of a plugin while a turn runs: asked here, and answered. */
-void session_ask(const struct cli *cli, const struct kg_node *question);
+/* Answers that were given beforehand, --answer and --yes, are taken in their order. */
+struct session_answers {
+    char **texts; /* owned; NULL until it is looked for */
+    size_t used;
+};
+void session_answers_free(struct session_answers *answers);
+void session_ask(const struct cli *cli, const struct kg_node *question,
+                 struct session_answers *answers);
 
 /* -- commands of scripts, see session_command.c ------------------------------------------------ */
 

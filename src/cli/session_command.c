@@ -10,6 +10,7 @@ struct outcome {
     const struct cli *cli;
     bool ended;
     int code;
+    struct session_answers answers;
 };
 
 static void on_line(void *data, struct kg_str line)
@@ -21,6 +22,9 @@ static void on_line(void *data, struct kg_str line)
         print_json(line);
     if (doc == NULL)
         return;
+    const struct kg_node *question = kg_node_typed(doc->root, "question", KG_OBJECT);
+    if (question != NULL && kg_str_is(cli_text(doc->root, "type"), "question"))
+        session_ask(outcome->cli, question, &outcome->answers);
     bool is_result = kg_str_is(cli_text(doc->root, "type"), "result");
     bool is_error = is_result && kg_node_is_true(doc->root, "is_error");
     outcome->ended |= is_result;
@@ -55,6 +59,7 @@ int session_run_command(const struct cli *cli, struct kg_str name, struct kg_str
         .silence_ms = CLIENT_WAIT_FOREVER, /* the daemon bounds what a script may take */
     };
     int code = cli_ask_lines(cli, &request, &stream, &answer);
+    session_answers_free(&outcome.answers);
     if (code != CLI_DONE || outcome.ended)
         return outcome.ended ? outcome.code : code;
     struct kg_err err;

@@ -63,7 +63,7 @@ int cli_session_answer(struct cli *cli)
         return print_error(&err);
     kg_buf_text(&rest, "/questions/");
     kg_buf_percent(&rest, kg_str(cli_argument(cli, 1)));
-    put_answer(&body, action, kg_buf_view(&content));
+    put_answer(&body, action, strcmp(action, "accept") == 0 ? kg_buf_view(&content) : KG_STR_NULL);
     return session_show(cli, "POST", kg_buf_terminate(&rest), kg_buf_view(&body), put_answered);
 }
 
@@ -135,6 +135,14 @@ static bool fill_in(int tty, const struct kg_node *schema, struct kg_buf *ret_co
     return true;
 }
 
+/* NULL: the form has none, and is a yes or no; or it is no form. */
+static const struct kg_member *first_field(const struct kg_node *question)
+{
+    const struct kg_node *properties =
+        kg_node_typed(kg_node_get(question, "schema"), "properties", KG_OBJECT);
+    return properties != NULL && properties->count > 0 ? &properties->members[0] : NULL;
+}
+
 /* The action that he chose; the content of a form is filled in. */
 static const char *ask_person(int tty, const struct kg_node *question, struct kg_buf *ret_content)
 {
@@ -150,27 +158,74 @@ static const char *ask_person(int tty, const struct kg_node *question, struct kg
     }
     kg_buf_char(&words, '\n');
     fwrite(words.data, 1, words.length, stderr);
-    if (!terminal_ask(tty, is_url ? "Did you open it?" : "Answer it?"))
+    bool is_form = !is_url && first_field(question) != NULL;
+    if (!terminal_ask(tty, is_url ? "Did you open it?" : is_form ? "Answer it?" : "Yes?"))
         return "decline";
     if (is_url)
         return "accept";
     return fill_in(tty, kg_node_get(question, "schema"), ret_content) ? "accept" : "cancel";
 }
 
-/* Without a terminal somebody else may answer it: it is only told. */
-void session_ask(const struct cli *cli, const struct kg_node *question)
+/* -- beforehand -------------------------------------------------------------------------------- */
+
+void session_answers_free(struct session_answers *answers)
 {
-    kg_auto(kg_close) int tty = terminal_open();
+    kg_list_free(answers->texts);
+}
+
+static bool is_yes(struct kg_str text)
+{
+    return kg_str_is(text, "y") || kg_str_is(text, "yes") || kg_str_is(text, "true");
+}
+
+/* The action, and the content; NULL: nothing was said beforehand that answers it. */
+static const char *take_answer(const struct cli *cli, const struct kg_node *question,
+                               struct session_answers *answers, struct kg_buf *ret_content)
+{
+    const struct kg_member *field = first_field(question);
+    if (field == NULL)
+        kg_buf_text(ret_content, "{}");
+    if (field == NULL && cli_has(cli, "yes"))
+        return "accept";
+    if (answers->texts == NULL)
+        answers->texts = cli_option_list(cli, "answer");
+    if (answers->texts[answers->used] == NULL)
+        return NULL;
+    struct kg_str text = kg_str(answers->texts[answers->used++]);
+    if (field == NULL)
+        return is_yes(text) ? "accept" : "decline";
+    struct kg_json_writer json = kg_json_writer(ret_content);
+    kg_auto(kg_free) char *key = kg_str_dup(field->key);
+    kg_json_begin(&json, '{');
+    kg_json_key(&json, key);
+    put_value(&json, cli_text(&field->value, "type"), text);
+    kg_json_end(&json, '}');
+    return "accept";
+}
+
+static void tell_waiting(const struct cli *cli, const struct kg_node *question)
+{
+    kg_auto(kg_free) char *self = cli_self(cli);
+    fprintf(stderr, "a plugin asks: %s session answer %s %.*s\n", self, cli_argument(cli, 0),
+            KG_STR_ARG(cli_text(question, "id")));
+}
+
+/* Without a terminal somebody else may answer it: it is only told. */
+void session_ask(const struct cli *cli, const struct kg_node *question,
+                 struct session_answers *answers)
+{
     kg_auto(kg_buf_free) struct kg_buf target = {0}, rest = {0}, body = {0}, content = {0};
     struct client_reply reply = {0};
     struct kg_err err = {0};
-    if (tty < 0) {
-        kg_auto(kg_free) char *self = cli_self(cli);
-        fprintf(stderr, "a plugin asks: %s session answer %s %.*s\n", self, cli_argument(cli, 0),
-                KG_STR_ARG(cli_text(question, "id")));
+    const char *action = take_answer(cli, question, answers, &content);
+    kg_auto(kg_close) int tty = action == NULL ? terminal_open() : -1;
+    if (action == NULL && tty < 0) {
+        tell_waiting(cli, question);
         return;
     }
-    put_answer(&body, ask_person(tty, question, &content), kg_buf_view(&content));
+    if (action == NULL)
+        action = ask_person(tty, question, &content);
+    put_answer(&body, action, strcmp(action, "accept") == 0 ? kg_buf_view(&content) : KG_STR_NULL);
     kg_buf_text(&rest, "/questions/");
     kg_buf_percent(&rest, cli_text(question, "id"));
     session_put_target(&target, cli, kg_buf_terminate(&rest));

@@ -21,6 +21,7 @@ struct turn {
     struct markdown markdown;
     bool ended;
     int code;
+    struct session_answers answers;
 };
 
 /* -- beside the text --------------------------------------------------------------------------- */
@@ -115,7 +116,7 @@ static void ask_question(struct turn *turn, const struct kg_node *told)
     const struct kg_node *question = kg_node_typed(told, "question", KG_OBJECT);
     end_line(turn);
     if (question != NULL)
-        session_ask(turn->cli, question);
+        session_ask(turn->cli, question, &turn->answers);
 }
 
 static void show_retry(struct turn *turn, const struct kg_node *told)
@@ -298,6 +299,7 @@ static int run_turn(const struct cli *cli, struct kg_str body)
     terminal_catch_interrupts();
     int code = cli_ask_lines(cli, &request, &stream, &answer);
     end_line(&turn);
+    session_answers_free(&turn.answers);
     if (code != CLI_DONE || turn.ended)
         return turn.ended ? turn.code : code;
     struct kg_err err;

@@ -54,10 +54,17 @@ static bool is_script(struct kg_str text)
     return has_only(text, "-_") && text.length <= PLUGIN_BYTES_MAX;
 }
 
+static bool is_project(struct kg_str text)
+{
+    return kg_str_is(text, "*") || (has_only(text, "-_") && text.length <= PLUGIN_BYTES_MAX);
+}
+
 static const struct config_form form_FOLDER = {"an absolute folder", "absolute folders", is_folder},
                                 form_HOST = {"the name of a host", "names of hosts", is_host},
                                 form_PLUGIN = {"the name of a plugin", "names of plugins",
                                                is_plugin},
+                                form_PROJECT = {"the id of a project, or *",
+                                                "ids of projects, or *", is_project},
                                 form_SCRIPT = {"the name of a script", "names of scripts",
                                                is_script},
                                 form_GRANT = {"a capability of scripts", "capabilities of scripts",

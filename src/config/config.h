@@ -138,6 +138,8 @@ void config_grant_explain(struct kg_str grant, struct kg_err *err); /* why it is
 bool config_grants_have(char *const *grants, enum config_power power);
 /* Whether one gives it for that: a program, a host, a name. */
 bool config_grants_cover(char *const *grants, enum config_power power, struct kg_str what);
+/* Whether one gives it for that alone, by its name. */
+bool config_grants_name(char *const *grants, enum config_power power, struct kg_str what);
 /* Appends what that grant means, in words. */
 void config_grant_words(struct kg_str grant, struct kg_buf *out);
 

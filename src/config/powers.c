@@ -107,14 +107,25 @@ bool config_grants_have(char *const *grants, enum config_power power)
     return false;
 }
 
-bool config_grants_cover(char *const *grants, enum config_power power, struct kg_str wanted)
+static bool any_gives(char *const *grants, enum config_power power, struct kg_str wanted,
+                      bool whole)
 {
     struct kg_str what;
     for (; grants != NULL && *grants != NULL; grants++)
         if (find(name_of(kg_str(*grants), &what)) == power &&
-            (what.data == NULL || kg_str_equal(what, wanted)))
+            (what.data == NULL ? whole : kg_str_equal(what, wanted)))
             return true;
     return false;
+}
+
+bool config_grants_cover(char *const *grants, enum config_power power, struct kg_str what)
+{
+    return any_gives(grants, power, what, true);
+}
+
+bool config_grants_name(char *const *grants, enum config_power power, struct kg_str what)
+{
+    return any_gives(grants, power, what, false);
 }
 
 void config_grant_words(struct kg_str grant, struct kg_buf *out)

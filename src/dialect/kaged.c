@@ -4,6 +4,7 @@
  * thing that must agree.
  */
 #include "dialect/internal.h"
+#include "dialect/own.h"
 
 #include <stdio.h>
 
@@ -367,13 +368,18 @@ static bool may_request(const struct dialect_talk *talk, const char *method)
     return talk->ops->may_request != NULL && talk->ops->may_request(talk->data, kg_str(method));
 }
 
+void dialect_put_identity(const struct dialect_talk *talk, struct kg_json_writer *json)
+{
+    kg_json_named_text(json, "daemon_version", KAGED_VERSION);
+    kg_json_named_int(json, "api_version", DIALECT_API_VERSION);
+    kg_json_named_text(json, "plugin_name", talk->plugin);
+}
+
 static void put_greeting(struct dialect_talk *talk, struct kg_buf *ret_json)
 {
     struct kg_json_writer json = kg_json_writer(ret_json);
     kg_json_begin(&json, '{');
-    kg_json_named_text(&json, "daemon_version", KAGED_VERSION);
-    kg_json_named_int(&json, "api_version", DIALECT_API_VERSION);
-    kg_json_named_text(&json, "plugin_name", talk->plugin);
+    dialect_put_identity(talk, &json);
     kg_json_named_bool(&json, "storage_available", talk->ops->has_storage(talk->data));
     kg_json_key(&json, "projects");
     kg_json_begin(&json, '[');
@@ -463,7 +469,7 @@ static void cancel(struct dialect_call *call)
     (void)peer_notify(call->talk->peer, "kaged.cancel", kg_str(params), NULL);
 }
 
-static const char *check_pong(struct kg_str result)
+const char *dialect_check_pong(struct kg_str result)
 {
     struct kg_str status;
     return kg_json_member(result, "status", &status) && kg_str_is(status, "\"ok\"")
@@ -481,25 +487,10 @@ static enum dialect_hearing on_notification(struct dialect_talk *talk, struct kg
 
 const struct dialect dialect_kaged = {
     .name = "kaged",
-    .rules =
-        {
-            .begins = PEER_SILENT,
-            .takes_any_id = false,
-            .rate_limited = "system.rate_limited",
-            .verdicts =
-                {
-                    [PEER_OVERSIZE] = PEER_FATAL,
-                    [PEER_UNKNOWN_ID] = PEER_FATAL,
-                    [PEER_BAD_RESPONSE] = PEER_FATAL,
-                    [PEER_TOO_EARLY] = PEER_FATAL,
-                    [PEER_BAD_REQUEST] = PEER_MILD,
-                    [PEER_BATCH] = PEER_MILD,
-                    [PEER_UNREAD] = PEER_FATAL,
-                },
-        },
+    .rules = DIALECT_OWN_RULES,
     .shutdown = "shutdown",
     .ping = "ping",
-    .check_pong = check_pong,
+    .check_pong = dialect_check_pong,
     .steps = steps,
     .put_greeting = put_greeting,
     .configure = configure,

@@ -4,7 +4,7 @@
  * things from then on; that it could not be loaded is in its log, and it goes on with what it
  * registered.
  */
-#include "dialect/dialect.h"
+#include "dialect/own.h"
 
 #define REGISTERED_MAX ((size_t)1 << 20)
 
@@ -14,9 +14,7 @@ static void put_greeting(struct dialect_talk *talk, struct kg_buf *ret_json)
 {
     struct kg_json_writer json = kg_json_writer(ret_json);
     kg_json_begin(&json, '{');
-    kg_json_named_text(&json, "daemon_version", KAGED_VERSION);
-    kg_json_named_int(&json, "api_version", DIALECT_API_VERSION);
-    kg_json_named_text(&json, "plugin_name", talk->plugin);
+    dialect_put_identity(talk, &json);
     kg_json_named_text(&json, "plugin_version", talk->version);
     kg_json_end(&json, '}');
 }
@@ -96,27 +94,12 @@ static enum dialect_hearing on_notification(struct dialect_talk *talk, struct kg
     return DIALECT_TAKEN;
 }
 
-static const char *check_pong(struct kg_str result)
-{
-    struct kg_str status;
-    return kg_json_member(result, "status", &status) ? NULL : "the answer has no status";
-}
-
 const struct dialect dialect_script = {
     .name = "script",
-    .rules =
-        {
-            .begins = PEER_SILENT,
-            .rate_limited = "system.rate_limited",
-            .verdicts =
-                {
-                    [PEER_BAD_REQUEST] = PEER_MILD,
-                    [PEER_BATCH] = PEER_MILD,
-                },
-        },
+    .rules = DIALECT_OWN_RULES,
     .shutdown = "shutdown",
     .ping = "ping",
-    .check_pong = check_pong,
+    .check_pong = dialect_check_pong,
     .steps = steps,
     .put_greeting = put_greeting,
     .on_notification = on_notification,

@@ -55,9 +55,10 @@ static struct host_asker *make(const struct host_asker *texts)
 {
     size_t operator_size = size_of(texts->operator_id), request_size = size_of(texts->request_id);
     size_t project_size = size_of(texts->project_id), agent_size = size_of(texts->agent_path);
-    size_t session_size = size_of(texts->session_id), caller_size = size_of(texts->caller_id);
+    size_t session_size = size_of(texts->session_id), branch_size = size_of(texts->branch);
+    size_t caller_size = size_of(texts->caller_id);
     size_t size = sizeof(struct host_asker) + operator_size + request_size + project_size +
-                  agent_size + session_size + caller_size;
+                  agent_size + session_size + branch_size + caller_size;
     struct host_asker *asker = take_block(size);
     char *at = (char *)(asker + 1);
     asker->operator_id = put(&at, texts->operator_id, operator_size);
@@ -65,6 +66,7 @@ static struct host_asker *make(const struct host_asker *texts)
     asker->project_id = put(&at, texts->project_id, project_size);
     asker->agent_path = put(&at, texts->agent_path, agent_size);
     asker->session_id = put(&at, texts->session_id, session_size);
+    asker->branch = put(&at, texts->branch, branch_size);
     asker->caller_id = put(&at, texts->caller_id, caller_size);
     asker->references = 1;
     asker->is_long = size > KEPT_BYTES;
@@ -76,14 +78,14 @@ struct host_asker *host_asker_new(const char *operator_id, const char *request_i
     return make(&(struct host_asker){.operator_id = operator_id, .request_id = request_id});
 }
 
-struct host_asker *host_asker_for(const struct host_asker *asker, const char *project_id,
-                                  const char *agent_path, const char *session_id)
+struct host_asker *host_asker_for(const struct host_asker *asker, const struct host_asker *agent)
 {
     return make(&(struct host_asker){.operator_id = asker->operator_id,
                                      .request_id = asker->request_id,
-                                     .project_id = project_id,
-                                     .agent_path = agent_path,
-                                     .session_id = session_id,
+                                     .project_id = agent->project_id,
+                                     .agent_path = agent->agent_path,
+                                     .session_id = agent->session_id,
+                                     .branch = agent->branch,
                                      .caller_id = asker->caller_id});
 }
 

@@ -14,6 +14,7 @@ struct host_asker {
     const char *request_id;  /* NULL: none */
     /* Which agent of which session; none of the three goes without the others. NULL: no agent. */
     const char *project_id, *agent_path, *session_id;
+    const char *branch;    /* that the session stands on; NULL: none is known */
     const char *caller_id; /* whose requests these are, where one makes several; NULL: not known */
     uint32_t references;   /* asker.c's, like the next */
     bool is_long;
@@ -21,9 +22,8 @@ struct host_asker {
 
 /* Texts are copied; the caller has the first reference. */
 struct host_asker *host_asker_new(const char *operator_id, const char *request_id);
-/* The same, for an agent of a session. */
-struct host_asker *host_asker_for(const struct host_asker *asker, const char *project_id,
-                                  const char *agent_path, const char *session_id);
+/* The same, for an agent of a session: those texts are `agent`'s. */
+struct host_asker *host_asker_for(const struct host_asker *asker, const struct host_asker *agent);
 /* The same, as one of several requests of that caller. */
 struct host_asker *host_asker_called(const struct host_asker *asker, const char *caller_id);
 struct host_asker *host_asker_ref(struct host_asker *asker);

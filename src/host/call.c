@@ -228,6 +228,8 @@ static void put_context(struct kg_buf *buf, const struct host_asker *asker,
         put_field(buf, KG_STR(",\"session_id\":"), asker->session_id);
     }
     put_field(buf, KG_STR(",\"request_id\":"), asker->request_id);
+    if (asker->branch != NULL)
+        put_field(buf, KG_STR(",\"branch\":"), asker->branch);
     if (project_root_or_null != NULL)
         put_field(buf, KG_STR(",\"project_root\":"), project_root_or_null);
     kg_buf_char(buf, '}');

@@ -22,6 +22,7 @@ const char *const host_event_type_names[HOST_EVENT_TYPE_COUNT] = {
     [HOST_EVENT_PROGRESS] = "progress",
     [HOST_EVENT_LOG] = "log",
     [HOST_EVENT_QUESTION] = "question",
+    [HOST_EVENT_BRANCH] = "branch_moved",
 };
 
 struct host_events *host_events_new(void)
@@ -106,11 +107,23 @@ static void write_plugin_event(const struct host_event *event, struct kg_buf *bu
     kg_buf_char(buf, '}');
 }
 
+static void write_move(const struct host_event *event, struct kg_buf *buf)
+{
+    char at[KG_TIME_TEXT];
+    kg_time_format(event->at_ms, at);
+    put_pair(buf, "{\"type\":", kg_str(host_event_type_names[event->type]));
+    put_pair(buf, ",\"session_id\":", kg_str(event->session_id));
+    put_pair(buf, ",\"from\":", kg_str(event->from));
+    put_pair(buf, ",\"to\":", event->name);
+    put_pair(buf, ",\"at\":", kg_str(at));
+    kg_buf_char(buf, '}');
+}
+
 /* An audit event is an object already: its type is put before its first member. */
 static void write_event(const struct host_event *event, struct kg_buf *buf)
 {
     if (event->type != HOST_EVENT_AUDIT) {
-        write_plugin_event(event, buf);
+        (event->type == HOST_EVENT_BRANCH ? write_move : write_plugin_event)(event, buf);
         return;
     }
     kg_buf_text(buf, "{\"type\":\"audit\",");
@@ -214,6 +227,21 @@ void host_events_question(struct host_events *events, const char *plugin, const 
         .plugin = kg_str(plugin),
         .name = kg_str(state),
         .params = question,
+        .session_id = session_id,
+        .at_ms = kg_wall_ms(),
+    };
+    tell(events, &event);
+}
+
+void host_events_branch(struct host_events *events, const char *session_id, const char *from,
+                        const char *to)
+{
+    if (events->listeners == NULL)
+        return;
+    struct host_event event = {
+        .type = HOST_EVENT_BRANCH,
+        .name = kg_str(to),
+        .from = from,
         .session_id = session_id,
         .at_ms = kg_wall_ms(),
     };

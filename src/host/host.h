@@ -105,6 +105,7 @@ enum host_event_type {
     HOST_EVENT_PROGRESS, /* of a call */
     HOST_EVENT_LOG,      /* what an MCP server logs */
     HOST_EVENT_QUESTION, /* a plugin asks one in a session, or it is over */
+    HOST_EVENT_BRANCH,   /* a session moved to another branch */
     HOST_EVENT_TYPE_COUNT
 };
 extern const char *const host_event_type_names[HOST_EVENT_TYPE_COUNT];
@@ -123,7 +124,7 @@ struct host_event {
     enum host_event_type type;
     struct kg_str plugin; /* empty: it is about none */
     struct kg_str name;   /* the notification's method, the new state, the audit event; the call's
-                             method, the level, the state of a question */
+                             method, the level, the state of a question, the new branch */
     struct kg_str params; /* of a notification; empty: none; how far a call is; what is logged */
     const char *from, *reason;
     const char *request_id, *session_id; /* of a call; NULL: none */
@@ -155,6 +156,8 @@ void host_events_log(struct host_events *events, const char *plugin, struct kg_s
                      struct kg_str message);
 void host_events_question(struct host_events *events, const char *plugin, const char *session_id,
                           const char *state, struct kg_str question);
+void host_events_branch(struct host_events *events, const char *session_id, const char *from,
+                        const char *to);
 void host_events_audit(struct host_events *events, struct kg_str line, enum audit_event audited);
 struct host_events *host_events(struct host *host);
 
@@ -401,6 +404,7 @@ struct host_cage_parts {
     const struct host_search *search; /* what was found to be guarded; NULL: it is looked for now */
     bool unguarded;                   /* nobody looks: the plan is not for a cage */
     const struct cage_facts *facts;
+    const char *runs_all; /* a program that may run all of the system; NULL: none */
     /* Those below config:/ that it may write to, and those that are to be closed to it. */
     bool make_folders;
 };

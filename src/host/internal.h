@@ -3,6 +3,7 @@
 #define KAGED_HOST_INTERNAL_H
 
 #include "config/local.h"
+#include "helper/helper.h"
 #include "host/asks.h"
 #include "host/process.h"
 #include "host/watch.h"
@@ -49,7 +50,8 @@ struct host {
     const struct host_script_service *script_services; /* of those who lie above */
     size_t script_service_count;
     void *script_service_data;
-    struct host_plugin **plugins; /* one reference each, sorted by name */
+    struct host_script_run *script_runs; /* owned; see script_run.c */
+    struct host_plugin **plugins;        /* one reference each, sorted by name */
     size_t plugin_count;
     struct store *store;              /* owned */
     struct loop_worker *store_worker; /* owned; does what blocks */
@@ -216,7 +218,8 @@ struct host_process {
     struct kg_doc *registered;          /* owned; what a script told of itself; NULL: nothing */
     char set_hash[STORE_HASH_TEXT];     /* of the script that it is set to run; "": none */
     char started_hash[STORE_HASH_TEXT]; /* of the one that was meant at its last start */
-    bool in_turn; /* of its conversation: it is not exchanged until that is over */
+    struct kg_err load_problem; /* of a script that raised while it was loaded; KG_OK: none */
+    bool in_turn;               /* of its conversation: it is not exchanged until that is over */
 
     bool in_use;                         /* of one that runs only while it is used: see use.c */
     uint64_t used_ns;                    /* when its last call began or ended */
@@ -280,10 +283,39 @@ char *const *host_script_grants(const struct host_process *process);
 /* "grants": {"exec": true}, what the file as it is now may do. */
 void host_script_put_powers(const struct host_plugin *plugin, struct kg_json_writer *json);
 bool host_script_may_hear(const struct host_process *process, const char *event);
-const struct kg_err *host_script_notice(const struct host_plugin *plugin);
+/* What is wrong with it though it runs: its file, or that it raised; KG_OK: nothing. */
+const struct kg_err *host_script_notice(struct host_named named);
 /* A request of a script, see script_service.c. False: there is no such method. */
 bool host_script_serve(struct host_process *process, int64_t id, struct kg_str method,
                        struct kg_str params);
+
+/* -- programs that run for scripts, see script_run.c and script_files.c ------------------------ */
+
+/* How the request is answered once its program ended; the result dies with it. */
+typedef void host_script_ran_fn(struct host_script_request *request,
+                                struct helper_run_result *result);
+struct host_script_wish {
+    const char *call;       /* "kage.exec", for messages; static */
+    char **command;         /* taken over, like the input */
+    const char *capability; /* of a manifest: what its cage reaches; copied */
+    bool runs_all;          /* the program, behind env, may run every other one of the system */
+    bool is_ours;           /* it is a program of ours */
+    struct kg_buf input;
+    size_t output_max;
+    uint64_t timeout_ms;
+    host_script_ran_fn *on_ran;
+};
+#define HOST_ENV_WORDS 3 /* "env -C FOLDER", before a program that is not ours */
+void host_script_run(struct host_script_request *request, const struct host_script_wish *wish);
+void host_script_runs_end(const struct host_process *process); /* it is gone, and so are they */
+void host_script_serve_exec(struct host_script_request *request, const struct kg_node *params,
+                            void *data);
+void host_script_serve_read(struct host_script_request *request, const struct kg_node *params,
+                            void *data);
+void host_script_serve_write(struct host_script_request *request, const struct kg_node *params,
+                             void *data);
+void host_script_serve_http(struct host_script_request *request, const struct kg_node *params,
+                            void *data);
 
 /* What its cage is planned of. */
 struct host_cage_parts host_cage_parts_of(struct host_named named,
@@ -358,6 +390,10 @@ bool host_search_ready(struct host_process *process);
 const struct host_covers *host_search_covers(const struct host_search *search, char *const *grants,
                                              int *ret_result, struct kg_err *err);
 void host_search_forget(struct host_process *process);
+/* The same for anything else that will be planned; takes the folders over. on_over comes later, */
+struct host_search *host_search_begin(struct host *host, char **grants, void (*on_over)(void *data),
+                                      void *data);
+void host_search_drop(struct host_search *search); /* if it was not dropped before. Takes NULL */
 /* The folders that a plan of these parts lets be written, but for those that kaged keeps; owned. */
 char **policy_writable(const struct host_cage_parts *parts);
 /* The path that a file holds behind its head, from the base on; owned. NULL: it holds none. */

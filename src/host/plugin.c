@@ -497,7 +497,7 @@ struct host_status host_status(struct host_named named)
         .manifest = process ? process->manifest : plugin->manifest,
         .grants = host_grants_of(named),
         .problem = &plugin->problem,
-        .drift = plugin->script ? host_script_notice(plugin) : &plugin->drift,
+        .drift = plugin->script ? host_script_notice(named) : &plugin->drift,
         .state = process && process->instance && !serves_sessions(named)
                      ? instance_state(process->instance)
                  : serves_projects(named) ? INSTANCE_IDLE

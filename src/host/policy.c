@@ -609,9 +609,16 @@ static char **kept_folders(const struct host_cage_parts *parts)
     return kept;
 }
 
-static struct cage_support *supports_of(const struct config_names *names)
+/* The operator's, and where the system's programs are, for one that may run them. */
+static struct cage_support *supports_of(const struct config_names *names, const char *runs_all,
+                                        size_t *ret_count)
 {
+    static const char *const all[] = {
+        "/usr/bin",   "/usr/local/bin", "/usr/lib",       "/usr/libexec",
+        "/usr/share", "/usr/include",   "/usr/local/lib", NULL};
     struct cage_support *supports = kg_alloc_array(names->count + 1, sizeof(*supports));
+    *ret_count = names->count + (runs_all != NULL);
+    supports[names->count] = (struct cage_support){runs_all, all};
     for (size_t i = 0; i < names->count; i++)
         supports[i] = (struct cage_support){
             .program = names->items[i].name,
@@ -646,7 +653,8 @@ static int fill(struct policy *policy, struct kg_err *err)
     policy->kept = kept_folders(parts);
     policy->texts = kg_list_new(0);
     policy->aheads = kg_list_new(0);
-    policy->supports = supports_of(&parts->config->sandbox_support);
+    policy->supports =
+        supports_of(&parts->config->sandbox_support, parts->runs_all, &policy->cage.support_count);
     int result = add_declared(policy, err);
     if (result == 0)
         result = protect(policy, err);
@@ -736,7 +744,6 @@ struct cage_plan *host_cage_plan(const struct host_cage_parts *parts, struct kg_
     policy.cage.closed = policy.closed_reaches;
     policy.cage.kept = (const char *const *)policy.kept;
     policy.cage.supports = policy.supports;
-    policy.cage.support_count = parts->config->sandbox_support.count;
     policy.cage.root_writable = (const char *const *)parts->config->sandbox_root_writable;
     policy.cage.processes_max = limits.processes_max;
     policy.cage.tmp_bytes = limits.tmp_bytes;

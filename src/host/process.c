@@ -218,6 +218,7 @@ static void on_move(void *data, enum instance_state from, enum instance_state to
     host_guarded_end(kg_steal(&process->guarded));
     host_door_end(process->plugin->host, process);
     host_calls_gone(process);
+    host_script_runs_end(process);
     struct storage *storage = host_storage_owner(process)->storage;
     if (storage != NULL)
         storage_drop(storage, process); /* what a plugin asked dies with it */

@@ -78,7 +78,7 @@ static int read_source(const char *path, struct kg_buf *ret_text, struct kg_err 
 static const char manifest_text[] =
     "{\"name\":\"script\",\"version\":\"0.0.0\",\"kaged_api\":1,\"description\":\"A script.\","
     "\"command\":[\"kaged-lua\"],\"process\":\"session\",\"notifications\":[\"script.notice\"],"
-    "\"capabilities\":[\"kaged:storage:read\",\"kaged:storage:write\"]}";
+    "\"capabilities\":[\"kaged:storage:read\",\"kaged:storage:write\",\"kaged:ask\"]}";
 
 struct manifest *host_script_manifest(struct host_plugin *plugin, struct kg_err *err)
 {
@@ -154,6 +154,11 @@ void host_script_registered(struct host_process *process)
     struct kg_err err;
     kg_doc_free(process->registered);
     process->registered = kg_json_read(instance_tools(process->instance), &err);
+    struct kg_str problem = kg_node_text(host_script_offers(process), "problem");
+    process->load_problem = (struct kg_err){.code = KG_OK};
+    if (problem.length > 0)
+        kg_fail(&process->load_problem, KG_E_PLUGIN, "its file could not be run to its end: %.*s",
+                KG_STR_CUT(problem, 300));
 }
 
 const struct kg_node *host_script_offers(const struct host_process *process)

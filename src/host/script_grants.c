@@ -121,9 +121,14 @@ void host_script_grants_look(struct host_plugin *plugin)
         note_changed(plugin);
 }
 
-const struct kg_err *host_script_notice(const struct host_plugin *plugin)
+const struct kg_err *host_script_notice(struct host_named named)
 {
-    return &plugin->script->notice;
+    bool is_all = named.process == NULL || named.process->whom.kind == HOST_NOBODY;
+    const struct host_process *at = is_all ? named.plugin->processes : named.process;
+    for (; at != NULL; at = is_all ? at->next : NULL)
+        if (at->load_problem.code != KG_OK)
+            return &at->load_problem;
+    return &named.plugin->script->notice;
 }
 
 /* The first that has a hash and no grant any more; owned, NULL: none. */

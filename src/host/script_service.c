@@ -121,6 +121,10 @@ static void serve_env(struct host_script_request *request, const struct kg_node 
 
 static const struct host_script_service services[] = {
     {"script.env", "kage.env", SCRIPT_POWER(POWER_ENV), serve_env},
+    {"script.exec", "kage.exec", SCRIPT_POWER(POWER_EXEC), host_script_serve_exec},
+    {"script.fs.read", "kage.fs.read", 0, host_script_serve_read},
+    {"script.fs.write", "kage.fs.write", SCRIPT_POWER(POWER_FS_WRITE), host_script_serve_write},
+    {"script.http", "kage.http", SCRIPT_POWER(POWER_NET), host_script_serve_http},
 };
 
 /* -- requests ---------------------------------------------------------------------------------- */

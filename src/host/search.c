@@ -10,12 +10,14 @@
 
 struct host_search {
     struct loop_job job;
-    struct host_named named; /* one reference each, while it is under way */
-    char **grants;           /* owned; what is looked at */
+    struct host *host;
+    char **grants; /* owned; what is looked at */
     struct host_covers covers;
     int result;
     struct kg_err err;
-    bool is_over;
+    bool is_over, dropped;
+    void (*on_over)(void *data);
+    void *data;
 };
 
 static void search_free(struct host_search *search)
@@ -34,39 +36,59 @@ static void run(struct loop_job *job)
 static void on_done(struct loop_job *job)
 {
     struct host_search *search = KG_CONTAINER(job, struct host_search, job);
-    struct host_named named = search->named;
-    struct host *host = named.plugin->host;
+    struct host *host = search->host;
     host->search_jobs--;
     search->is_over = true;
-    if (named.process->search != search)
-        search_free(search); /* nobody waits for it any more */
-    else if (named.process->instance != NULL)
-        instance_prepared(named.process->instance);
-    host_drop(named);
+    if (search->dropped)
+        search_free(search);
+    else
+        search->on_over(search->data);
     host_look_for_stop(host);
+}
+
+struct host_search *host_search_begin(struct host *host, char **grants, void (*on_over)(void *data),
+                                      void *data)
+{
+    struct host_search *search = kg_alloc(sizeof(*search));
+    *search =
+        (struct host_search){.host = host, .grants = grants, .on_over = on_over, .data = data};
+    search->job.run = run;
+    search->job.done = on_done;
+    if (host->search_worker == NULL)
+        host->search_worker = loop_worker_new(host->loop, "kaged-guards");
+    host->search_jobs++;
+    loop_worker_submit(host->search_worker, &search->job);
+    return search;
+}
+
+/* One that is under way frees itself. */
+void host_search_drop(struct host_search *search)
+{
+    if (search == NULL)
+        return;
+    search->dropped = true;
+    if (search->is_over)
+        search_free(search);
+}
+
+static void on_process_search(void *data)
+{
+    struct host_process *process = data;
+    instance_prepared(process->instance);
 }
 
 bool host_search_ready(struct host_process *process)
 {
     struct host *host = process->plugin->host;
-    const struct host_named named = {process->plugin, process};
-    const struct host_cage_parts parts = host_cage_parts_of(named, NULL);
+    const struct host_cage_parts parts =
+        host_cage_parts_of((struct host_named){process->plugin, process}, NULL);
     char **grants = policy_writable(&parts);
     host_search_forget(process);
     if (grants[0] == NULL || host->stopping) {
         kg_list_free(grants);
         return true;
     }
-    struct host_search *search = kg_alloc(sizeof(*search));
-    search->named = host_keep(named);
-    search->grants = grants;
-    search->job.run = run;
-    search->job.done = on_done;
-    process->search = search;
-    if (host->search_worker == NULL)
-        host->search_worker = loop_worker_new(host->loop, "kaged-guards");
-    host->search_jobs++;
-    loop_worker_submit(host->search_worker, &search->job);
+    process->search = host_search_begin(host, grants, on_process_search, process);
     return false;
 }
 
@@ -89,10 +111,7 @@ const struct host_covers *host_search_covers(const struct host_search *search, c
     return &search->covers;
 }
 
-/* One that is under way frees itself. */
 void host_search_forget(struct host_process *process)
 {
-    struct host_search *search = kg_steal(&process->search);
-    if (search != NULL && search->is_over)
-        search_free(search);
+    host_search_drop(kg_steal(&process->search));
 }

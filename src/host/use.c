@@ -23,6 +23,33 @@ bool host_process_is_lazy(const struct host_process *process)
            host_plugin_serves(plugin, NULL, instance_config(process->instance)) != MANIFEST_SHARED;
 }
 
+static bool is_busy(const struct host_process *process);
+static void end_idle(struct host_process *process, uint64_t idle_ms);
+
+/* One more of the scripts will run. False: none of those that do can be spared for it. */
+static bool make_room(const struct host *host)
+{
+    int64_t count = 0, most = host->config->scripts_processes_max;
+    struct host_process *oldest = NULL;
+    for (struct host_plugin *plugin = NULL; (plugin = host_script_after(host, plugin)) != NULL;)
+        for (struct host_process *at = plugin->processes; at != NULL; at = at->next) {
+            bool runs = at->standing == HOST_ENABLED && host_process_runs(at);
+            count += runs;
+            if (runs && !at->in_turn && !is_busy(at) &&
+                (oldest == NULL || at->used_ns < oldest->used_ns))
+                oldest = at;
+        }
+    if (count < most)
+        return true;
+    if (oldest == NULL)
+        return false;
+    kg_log_about(KG_WARN, oldest->name,
+                 "ended, and its variables with it, since scripts.processes_max is %lld",
+                 (long long)most);
+    end_idle(oldest, (loop_now_ns(host->loop) - oldest->used_ns) / 1000000);
+    return true;
+}
+
 void host_process_use(struct host_process *process)
 {
     if (instance_talk(process->instance) != NULL) { /* as each call finds it but the first */
@@ -31,6 +58,11 @@ void host_process_use(struct host_process *process)
     }
     if (!host_process_is_allowed(process) || process->plugin->host->stopping)
         return;
+    if (process->tier->is_script && !host_process_runs(process) &&
+        !make_room(process->plugin->host)) {
+        kg_log_about(KG_WARN, process->name, "not started: scripts.processes_max are in use");
+        return;
+    }
     process->in_use = true;
     process->used_ns = loop_now_ns(process->plugin->host->loop);
     host_process_follow(process);
@@ -43,13 +75,18 @@ static uint64_t idle_after_ms(const struct host_process *process)
                             : (uint64_t)process->plugin->host->config->limits_idle_after_ms;
 }
 
-/* Whether it works for somebody, or somebody may speak to it at any moment. */
+/* Whether it works for somebody. */
+static bool is_busy(const struct host_process *process)
+{
+    const struct instance_facts facts = instance_facts(process->instance);
+    return facts.in_flight > 0 || facts.debts > 0 || process->waiting != NULL;
+}
+
+/* And also: whether somebody may speak to it at any moment. */
 static bool is_live(const struct host_process *process)
 {
     const struct host *host = process->plugin->host;
-    const struct instance_facts facts = instance_facts(process->instance);
-    return facts.in_flight > 0 || facts.debts > 0 || process->waiting != NULL ||
-           process->subscribers != NULL || process->standing != HOST_ENABLED ||
+    return is_busy(process) || process->subscribers != NULL || process->standing != HOST_ENABLED ||
            host->project_ops->hold(host->projects, process);
 }
 
@@ -71,7 +108,8 @@ static void on_idle_look(struct loop_timer *timer)
     struct loop *loop = process->plugin->host->loop;
     uint64_t after_ms = idle_after_ms(process);
     uint64_t idle_ms = (loop_now_ns(loop) - process->used_ns) / 1000000;
-    if (instance_state(process->instance) != INSTANCE_RUNNING || !host_process_is_lazy(process))
+    if (instance_state(process->instance) != INSTANCE_RUNNING || !host_process_is_lazy(process) ||
+        process->tier->is_script) /* whose variables last as long as its session is open */
         return;
     if (is_live(process))
         loop_timer_start(loop, timer, after_ms, on_idle_look);

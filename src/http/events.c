@@ -203,7 +203,7 @@ static unsigned visible_types(const struct http_request *request)
     if (!http_auth_allows(request, "audit:read"))
         types &= ~(1U << HOST_EVENT_AUDIT);
     if (!http_auth_allows(request, "sessions:read"))
-        types &= ~(1U << HOST_EVENT_QUESTION);
+        types &= ~(1U << HOST_EVENT_QUESTION | 1U << HOST_EVENT_BRANCH);
     return types;
 }
 

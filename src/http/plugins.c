@@ -159,7 +159,9 @@ static const char *meaning_of(const struct host_status *status)
     if (rests && status->is_checked)
         return "its files are being compared with those that were approved";
     if (rests && status->drift->code != KG_OK && strcmp(status->tier, "script") == 0)
-        return "its file changed: it runs without what it was granted";
+        return status->drift->code == KG_E_NOT_APPROVED
+                   ? "its file changed: it runs without what it was granted"
+                   : "its file could not be run to its end; what it registered until then counts";
     if (rests && status->drift->code != KG_OK)
         return "its files are not those that were approved; no process";
     if (status->state == INSTANCE_IDLE && status->instance == NULL)

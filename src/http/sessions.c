@@ -55,6 +55,32 @@ void http_handle_session_fork(struct http_request *request)
     sessions_fork(http_sessions(request), &asked, body_text(request, "entry"));
 }
 
+static void move(struct http_request *request, enum session_act act, struct kg_str target)
+{
+    const struct sessions_request asked = request_of(request);
+    const struct sessions_movement wanted = {
+        .act = act,
+        .target = target,
+        .dry_run = http_body_flag(request, "dry_run", false),
+        .conversation_only = http_body_flag(request, "conversation_only", false)};
+    sessions_move(http_sessions(request), &asked, &wanted);
+}
+
+void http_handle_session_move_back(struct http_request *request)
+{
+    move(request, SESSION_MOVE_UNDO, KG_STR_NULL);
+}
+
+void http_handle_session_redo(struct http_request *request)
+{
+    move(request, SESSION_MOVE_REDO, KG_STR_NULL);
+}
+
+void http_handle_session_rewind(struct http_request *request)
+{
+    move(request, SESSION_MOVE_REWIND, body_text(request, "entry"));
+}
+
 void http_handle_session_resume(struct http_request *request)
 {
     const struct sessions_request asked = request_of(request);

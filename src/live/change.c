@@ -194,6 +194,7 @@ static void on_closed(struct live_op *op)
     const struct live_session *live = op->work.live;
     bool was_closed = live->state == SESSION_CLOSED;
     live_set_state(op->work.live, SESSION_CLOSED);
+    live_scripts_end(op->work.live);
     if (!was_closed)
         audit_emit(audit_of(op), AUDIT_SESSION_CLOSED, kg_str(op->work.asker->request_id),
                    AUDIT_V_TEXT(live->id.text), AUDIT_V_TEXT(live->project_id),

@@ -3,6 +3,7 @@
  * meanwhile and what it returns are lines, the last of which is the result. A command that is left
  * alone by its caller goes on in its script, whose deadline stands.
  */
+#include "host/asks.h"
 #include "host/process.h"
 #include "live/internal.h"
 
@@ -19,7 +20,14 @@ struct command {
     struct host_listener listener;
     const struct turn_ops *ops;
     void *data;
-    bool told; /* a line */
+    bool told;             /* a line */
+    struct kg_buf result;  /* the last line, while the session moves */
+    struct moving *moving; /* that move; NULL: there is none */
+};
+
+/* A move that the command asked for. It outlives a command that is left alone. */
+struct moving {
+    struct command *command; /* NULL: nobody wants to know */
 };
 
 static struct command *command_of(struct live_work *work)
@@ -33,6 +41,7 @@ static void command_free(struct command *command)
         host_events_unlisten(host_events(command->work.sessions->host), &command->listener);
     live_scripts_clear(&command->scripts);
     live_work_end(&command->work);
+    kg_buf_free(&command->result);
     free(command->name);
     free(command->args);
     free(command->process);
@@ -108,12 +117,11 @@ static void on_event(struct host_listener *listener, struct host_event *event)
 static void put_result(struct command *command, const struct host_reply *reply)
 {
     struct kg_err err;
-    kg_auto(kg_buf_free) struct kg_buf line = {0};
     kg_auto(kg_doc_cleanup) struct kg_doc *result =
         reply->error.code == KG_OK ? kg_json_read(reply->result, &err) : NULL;
     const struct kg_node *root = result ? result->root : NULL;
     const struct kg_node *structured = root ? kg_node_get(root, "structured") : NULL;
-    struct kg_json_writer json = kg_json_writer(&line);
+    struct kg_json_writer json = kg_json_writer(&command->result);
     kg_json_begin(&json, '{');
     kg_json_named_text(&json, "type", "result");
     kg_json_named_text(&json, "command", command->name);
@@ -125,7 +133,35 @@ static void put_result(struct command *command, const struct host_reply *reply)
         kg_json_key(&json, "structured");
         kg_json_node(&json, structured);
     }
+    kg_json_end(&json, '}');
+    kg_buf_char(&command->result, '\n');
+}
+
+static void tell_question(void *data, const struct state_question *row)
+{
+    struct command *command = data;
+    kg_auto(kg_buf_free) struct kg_buf line = {0};
+    struct kg_json_writer json = kg_json_writer(&line);
+    kg_json_begin(&json, '{');
+    kg_json_named_text(&json, "type", "question");
+    kg_json_named_text(&json, "plugin", command->plugin);
+    kg_json_key(&json, "question");
+    live_question_write(row, &json);
     tell(command, &json);
+}
+
+static bool ask(void *data, struct host_ask *asked)
+{
+    struct command *command = data;
+    return asked->kind != HOST_ASK_SAMPLE &&
+           live_question_begin(&command->work, asked, tell_question, command);
+}
+
+static void withdraw_question(void *data, struct host_ask *asked, const char *why)
+{
+    struct command *command = data;
+    (void)why;
+    live_question_end(&command->work, asked);
 }
 
 /* -- the call ---------------------------------------------------------------------------------- */
@@ -143,18 +179,65 @@ static void on_called(struct live_work *work, const struct kg_err *err_or_null)
     ops->on_end(data);
 }
 
+static void end_well(struct command *command)
+{
+    command->told = true;
+    command->ops->on_line(command->data, kg_buf_view(&command->result));
+    live_arrived(&command->work, NULL);
+}
+
+/* What became of the move: a line of its own, before the result. */
+static void tell_move(struct command *command, struct kg_str json, const struct kg_err *err_or_null)
+{
+    kg_auto(kg_buf_free) struct kg_buf line = {0};
+    struct kg_json_writer writer = kg_json_writer(&line);
+    kg_json_begin(&writer, '{');
+    kg_json_named_text(&writer, "type", err_or_null ? "notice" : "moved");
+    kg_json_named_text(&writer, "plugin", command->plugin);
+    if (err_or_null != NULL) {
+        kg_json_named_text(&writer, "level", "error");
+        kg_json_named_text(&writer, "text", err_or_null->message);
+    } else {
+        kg_json_named_raw(&writer, "move", json);
+    }
+    tell(command, &writer);
+}
+
+static void on_moved(void *data, struct kg_str json, const struct kg_err *err_or_null)
+{
+    struct moving *moving = data;
+    struct command *command = moving->command;
+    free(moving);
+    if (command == NULL)
+        return;
+    command->moving = NULL;
+    tell_move(command, json, err_or_null);
+    end_well(command);
+}
+
+/* The session moves when the command is over, and the result comes when it has. */
 static void on_done(void *data, const struct host_reply *reply)
 {
     struct command *command = data;
+    struct moving *moving = kg_alloc(sizeof(*moving));
     command->call = NULL;
     put_result(command, reply);
-    live_arrived(&command->work, NULL);
+    moving->command = command;
+    if (live_move_wanted(command->work.live, command->work.asker, on_moved, moving)) {
+        command->moving = moving;
+        return;
+    }
+    free(moving);
+    end_well(command);
 }
 
 static void withdraw(void *data)
 {
     struct command *command = data;
-    host_call_cancel(kg_steal(&command->call));
+    if (command->moving != NULL)
+        kg_steal(&command->moving)->command = NULL;
+    else
+        host_call_cancel(kg_steal(&command->call));
 }
 
 static int send_command(struct command *command, struct host_process *process, struct kg_err *err)
@@ -164,6 +247,7 @@ static int send_command(struct command *command, struct host_process *process, s
         .audit_sent = host_audit_called,
         .audit_ended = host_audit_returned,
     };
+    static const struct host_asked_ops asked = {.ask = ask, .withdraw = withdraw_question};
     struct host *host = command->work.sessions->host;
     kg_auto(kg_buf_free) struct kg_buf params = {0};
     struct kg_json_writer json = kg_json_writer(&params);
@@ -179,6 +263,7 @@ static int send_command(struct command *command, struct host_process *process, s
         .timeout_ms = host_call_timeout_ms(host, 0),
         .kind = &kind,
         .on_done = on_done,
+        .asked = &asked,
         .data = command,
     };
     command->call = host_pass(host, &passage, err);
@@ -249,7 +334,7 @@ struct command *command_start(struct sessions *sessions, const struct sessions_r
 
 void command_cancel(struct command *command, const struct kg_err *why)
 {
-    if (command->call == NULL || !live_withdraw(&command->work))
+    if ((command->call == NULL && command->moving == NULL) || !live_withdraw(&command->work))
         return; /* it ends by itself, soon */
     on_called(&command->work, why);
 }

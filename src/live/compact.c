@@ -65,6 +65,11 @@ static struct live_compaction *find(const struct live_session *live, const char 
     return at;
 }
 
+const char *live_compacting(const struct live_session *live)
+{
+    return live->compactions ? live->compactions->agent : NULL;
+}
+
 void live_when_compacted(struct live_work *work, const char *agent, live_next_fn *next)
 {
     struct live_compaction *under_way = find(work->live, agent);

@@ -12,12 +12,14 @@
 #include "base/wait.h"
 #include "live/live.h"
 #include "model/model.h"
+#include "snapshot/snapshot.h"
 
 #define LIVE_WORK_MAX 256 /* that holds one session at the same time */
 
 struct live_compaction;
 struct live_question;
 struct live_sample;
+struct live_snapshot;
 struct host_ask;
 struct host_asked_ops;
 struct live_compacted;
@@ -26,6 +28,7 @@ struct live_compacted;
 struct live_run {
     struct live_run *outer; /* the turn that it runs inside of; NULL: of none */
     const char *agent;
+    bool moves;     /* it is no turn: the session moves to another branch */
     bool cancelled; /* it was told to */
     /*
      * End soon, for this reason: the session is closed, its project unloaded, the daemon stops, or
@@ -43,6 +46,7 @@ struct sessions {
     struct models *models;       /* owned; what turns and summaries ask */
     struct kg_map *live;         /* by id; owned, and so are the sessions in it */
     struct projects_listener listener;
+    char *snapshots_dir;  /* owned */
     struct kg_waits stop; /* work that waits for something outside of kaged.db */
     uint64_t forgotten;   /* live sessions, so far: what was read before that may be stale */
     bool stopping;
@@ -53,6 +57,7 @@ enum live_start { LIVE_NOT_STARTED, LIVE_STARTING, LIVE_STARTED };
 struct live_session {
     struct sessions *sessions;
     struct kg_id id;
+    struct kg_id branch; /* that it stands on */
     char *project_id, *workdir;
     char *seat;               /* as it was written last */
     enum session_state state; /* the same */
@@ -67,6 +72,7 @@ struct live_session {
     struct live_compaction *compactions; /* under way, one for each agent at most */
     struct live_run *run;                /* the innermost turn; NULL: none runs */
     struct live_question *questions;     /* that wait for an answer; see questions.c */
+    struct live_wanted *wanted;          /* owned; a move that a script asked for; or NULL */
 };
 
 /* Whether the session can be used now; err says why not. */
@@ -115,6 +121,7 @@ struct live_work {
     const struct projects_hook_answer *answers; /* of hooks that were fired, while `next` runs */
     size_t answer_count;
     struct live_tool *tool;             /* that is called */
+    struct live_snapshot *snapshot;     /* that is made */
     const struct session_draft *drafts; /* of live_append */
     size_t draft_count;
     struct session_draft
@@ -203,8 +210,14 @@ struct live_scripts {
     struct host_call *call;
     /* What came of the event: */
     char *blocked;       /* owned; why the call must not be made; NULL: it may */
+    char *cancelled;     /* owned; why the move must not be made; NULL: it may */
     struct kg_buf input; /* other arguments for it; empty: as they were */
     bool stop;           /* the turn ends here */
+    bool changed;        /* of a value that they may change: `data` is another */
+    /* Of such a one: whether what a script made of it can be used. NULL: it is none. */
+    int (*check)(struct live_scripts *scripts, const struct kg_node *value, struct kg_err *err);
+    /* A script asks a question meanwhile; NULL: nobody is told. */
+    void (*on_question)(struct live_scripts *scripts, const struct state_question *question);
 };
 /* Its process for this session; NULL: there is none. */
 struct host_process *live_script_process(const struct live_session *live,
@@ -214,9 +227,36 @@ void live_scripts_start(struct live_scripts *scripts, struct live_work *work, li
 /* A step: those that listen hear of it, in turn. Maybe before it returns. */
 void live_scripts_tell(struct live_scripts *scripts, const char *event, struct kg_str data,
                        live_next_fn *next);
+/* The same with a value that each may change for the next; what `check` refuses is left out. */
+void live_scripts_transform(struct live_scripts *scripts, const char *event, struct kg_str data,
+                            int (*check)(struct live_scripts *scripts, const struct kg_node *value,
+                                         struct kg_err *err),
+                            live_next_fn *next);
+/* Whether any of them listens. */
+bool live_scripts_hear(const struct live_scripts *scripts, const char *event);
 /* From then on no process is exchanged for what its file has become, or may be again. */
 void live_scripts_in_turn(struct live_session *live, bool in_turn);
+void live_scripts_end(struct live_session *live); /* it is closed, and they leave */
 void live_scripts_clear(struct live_scripts *scripts);
+
+/* -- moves that scripts ask for, see script_session.c and move.c ------------------------------- */
+
+struct live_wanted {
+    enum session_act act;
+    bool files;
+    char *target, *plugin; /* owned */
+};
+void live_wanted_free(struct live_wanted *wanted); /* takes NULL */
+/* What scripts may ask of their sessions is served, or is no more. */
+void live_serve_scripts(struct sessions *sessions, bool serve);
+/*
+ * Begins the move that a script asked for, if there is one and no turn runs; else false, and
+ * on_done does not come.
+ */
+bool live_move_wanted(struct live_session *live, struct host_asker *asker,
+                      sessions_done_fn *on_done, void *data);
+/* The same, where nobody waits for it. */
+void live_move_if_wanted(struct live_session *live);
 
 /* -- tools, see tool.c ------------------------------------------------------------------------- */
 
@@ -262,9 +302,48 @@ void live_tool_cancel(struct live_tool *tool, const struct kg_err *why);
  */
 
 extern const struct host_asked_ops live_asked_ops; /* data is the tool */
+/* A question to a person, in the name of a work; told at once, if there is whom to tell. */
+typedef void live_question_fn(void *data, const struct state_question *question);
+bool live_question_begin(struct live_work *work, struct host_ask *ask,
+                         live_question_fn *on_question_or_null, void *data);
+void live_question_end(struct live_work *work, const struct host_ask *ask); /* it is withdrawn */
 void live_question_write(const struct state_question *row, struct kg_json_writer *json);
 bool live_sample_begin(struct live_tool *tool, struct host_ask *ask);
 void live_sample_end(struct live_tool *tool, const struct host_ask *ask); /* nobody waits for it */
+
+/* -- files of its folder, see snapshot.c ------------------------------------------------------- */
+
+/* One that is made, or was. Embed it, zeroed. */
+struct live_snapshot {
+    struct live_work *work;
+    enum snapshot_act act;
+    const struct live_snapshot *target; /* to compare with, or to restore */
+    struct snapshot_run *run;
+    live_next_fn *next, *after;
+    char **dropped; /* owned list: of which there are too many */
+    int64_t most;
+    struct kg_id id;
+    char *entry, *folder, *way, *tree; /* owned; tree NULL: it was not made */
+    int64_t files, bytes;
+    struct kg_buf left_out, changes; /* JSON */
+    int64_t left_out_count, change_count;
+};
+void live_snapshot_clear(struct live_snapshot *snapshot);
+/* Whether one is to be made before each turn. */
+bool live_snapshots_wanted(const struct live_session *live);
+/* A step: makes one, or compares, or restores; it is not kept yet. */
+void live_snapshot_make(struct live_snapshot *snapshot, struct live_work *work,
+                        enum snapshot_act act, const struct live_snapshot *target_or_null,
+                        live_next_fn *next);
+/* A step: makes one and keeps it; that it cannot be is no error, but told in the log. */
+void live_snapshot_take(struct live_snapshot *snapshot, struct live_work *work, live_next_fn *next);
+/* On the store's thread: writes it down; finds the newest of an entry, or one by its id. */
+int live_snapshot_keep(struct state *state, const char *session,
+                       const struct live_snapshot *snapshot, struct kg_err *err);
+int live_snapshot_find(struct state *state, const char *session, const char *entry_or_null,
+                       const char *id_or_null, struct live_snapshot *ret_found, struct kg_err *err);
+/* Members of an object: what was changed, and what is left out. */
+void live_snapshot_put_changes(const struct live_snapshot *snapshot, struct kg_json_writer *json);
 
 /* -- compaction, see compact.c ----------------------------------------------------------------- */
 
@@ -299,6 +378,8 @@ void live_compact(struct live_session *live, const struct live_compact *compact,
 bool live_compact_if_full(struct live_work *work, const char *agent, uint64_t tokens);
 /* A step: when none of that agent is under way. Maybe before it returns. */
 void live_when_compacted(struct live_work *work, const char *agent, live_next_fn *next);
+/* An agent whose context is being compacted; NULL: there is none. */
+const char *live_compacting(const struct live_session *live);
 /* As a JSON object: what the route answers, and what a turn tells. */
 void live_compacted_write(const struct live_compacted *compacted, struct kg_json_writer *json);
 
@@ -455,6 +536,7 @@ struct turn {
 
     char *prompt; /* owned; NULL: none */
     struct session_conversation conversation;
+    struct kg_buf tools; /* that the model is offered, a JSON list */
     enum model_failure failure;
     enum model_stop model_stop;
     struct turn_answer answer;
@@ -462,9 +544,10 @@ struct turn {
     bool calling;     /* that one */
     struct live_tool tool;
     struct live_scripts scripts;
-    bool scripted;        /* scripts hear of it */
-    struct kg_buf told;   /* to them */
-    struct kg_id message; /* the last entry of the model's; "": none yet */
+    struct live_snapshot snapshot; /* of the files before it */
+    bool scripted;                 /* scripts hear of it */
+    struct kg_buf told;            /* to them */
+    struct kg_id message;          /* the last entry of the model's; "": none yet */
     struct {
         int64_t input_tokens, cached_tokens, output_tokens;
     } usage;                 /* of its last answer */
@@ -476,6 +559,7 @@ struct turn {
 
 /* -- what scripts hear of it, see turn_scripts.c: each is a step, maybe before it returns ------ */
 
+void turn_hear_before(struct turn *turn, live_next_fn *next);
 void turn_hear_start(struct turn *turn, live_next_fn *next);
 void turn_hear_step(struct turn *turn, live_next_fn *next);
 void turn_hear_message(struct turn *turn, const char *event, live_next_fn *next);
@@ -483,6 +567,17 @@ void turn_hear_answer(struct turn *turn, const char *event, live_next_fn *next);
 void turn_hear_call(struct turn *turn, const struct turn_call *call, live_next_fn *next);
 void turn_hear_result(struct turn *turn, const struct turn_call *call, live_next_fn *next);
 void turn_hear_end(struct turn *turn, live_next_fn *next);
+/* What the model is asked with may be another afterwards; the second is the whole request. */
+void turn_hear_context(struct turn *turn, live_next_fn *next);
+void turn_take_context(struct turn *turn);
+void turn_hear_request(struct turn *turn, const char *model, live_next_fn *next);
+void turn_take_request(struct turn *turn);
+
+/* -- in the shape that scripts know, see turn_shapes.c ----------------------------------------- */
+
+void turn_shape(struct kg_str neutral, struct kg_json_writer *json);
+/* Fails for what no model could be asked with. */
+int turn_unshape(const struct kg_node *shaped, struct kg_buf *ret_neutral, struct kg_err *err);
 
 /* -- what the reader is told, see turn_lines.c ------------------------------------------------- */
 
@@ -494,7 +589,8 @@ void turn_tell_call(struct turn *turn, const struct turn_call *call);
 void turn_tell_result(struct turn *turn, const struct turn_call *call, bool blocked, bool is_error,
                       struct kg_str result);
 void turn_tell_progress(struct turn *turn, const struct turn_call *call, struct kg_str progress);
-void turn_tell_question(struct turn *turn, const struct turn_call *call,
+/* The call is NULL where a script asks before or after all of them. */
+void turn_tell_question(struct turn *turn, const struct turn_call *call_or_null,
                         const struct state_question *question);
 void turn_tell_compaction(struct turn *turn, const struct live_compacted *compacted);
 /* It has more tokens than the model takes. */

@@ -77,6 +77,8 @@ void live_session_write(const struct sessions *sessions, const struct session *s
     const struct live_session *live = kg_map_get(sessions->live, kg_str(session->id.text));
     kg_json_begin(json, '{');
     kg_json_named_text(json, "id", session->id.text);
+    kg_json_named_text(json, "branch", session->branch.text);
+    kg_json_named_text(json, "left_by", text_or_null(session->left_by.text));
     kg_json_named_text(json, "project_id", session->project_id);
     kg_json_named_text(json, "workdir", session->workdir);
     kg_json_named_text(json, "title", session->title);

@@ -22,6 +22,7 @@ static void live_free(struct live_session *live)
     free(live->workdir);
     free(live->seat);
     free(live->operator_id);
+    live_wanted_free(live->wanted);
     free(live);
 }
 
@@ -95,6 +96,7 @@ struct live_session *live_adopt(struct sessions *sessions, const struct session 
     live = kg_alloc(sizeof(*live));
     live->sessions = sessions;
     live->id = session->id;
+    live->branch = session->branch;
     live->project_id = kg_strdup(session->project_id);
     live->workdir = kg_strdup(session->workdir);
     live->seat = kg_strdup(session->seat);
@@ -180,7 +182,12 @@ int live_check_no_run(const struct live_session *live, struct kg_err *err)
 {
     if (live->run == NULL)
         return 0;
-    kg_fail(err, KG_E_CONFLICT, "session %s: a turn of %s runs", live->id.text, live->run->agent);
+    if (live->run->moves)
+        kg_fail(err, KG_E_CONFLICT, "session %s: it is being moved to another branch",
+                live->id.text);
+    else
+        kg_fail(err, KG_E_CONFLICT, "session %s: a turn of %s runs", live->id.text,
+                live->run->agent);
     kg_hint(err, "wait for its end, or kaged session cancel %s", live->id.text);
     return -EBUSY;
 }
@@ -212,6 +219,7 @@ void live_run_end(struct live_session *live, struct live_run *run)
     *link = run->outer;
     if (live->run == NULL && live->state == SESSION_ACTIVE && live->entered)
         live_activity(live);
+    live_move_if_wanted(live);
     live_release(live);
 }
 
@@ -275,8 +283,11 @@ struct sessions *sessions_new(const struct sessions_parts *parts, struct kg_err 
     sessions->store = store;
     sessions->live = kg_map_new();
     sessions->models = models_new(parts->host);
+    kg_auto(kg_free) char *folder = kg_path_folder(parts->state_db);
+    sessions->snapshots_dir = kg_path_join(folder, "snapshots");
     sessions->listener.on_change = on_project_change;
     projects_listen(sessions->host, &sessions->listener);
+    live_serve_scripts(sessions, true);
     return sessions;
 }
 
@@ -318,6 +329,7 @@ void sessions_free(struct sessions *sessions)
         return;
     sessions_stop(sessions);
     end_waits(sessions);
+    live_serve_scripts(sessions, false);
     session_store_free(sessions->store);
     struct kg_str id;
     void *value;
@@ -326,5 +338,6 @@ void sessions_free(struct sessions *sessions)
     kg_map_free(sessions->live);
     models_free(sessions->models);
     projects_unlisten(sessions->host, &sessions->listener);
+    free(sessions->snapshots_dir);
     free(sessions);
 }

@@ -42,7 +42,7 @@ struct sessions_request {
 
 /*
  * Session:
- * {"id","project_id","workdir","title","seat","state","operator_id","created_at","updated_at",
+ * {"id","branch","left_by","project_id","workdir","title","seat","state","operator_id","created_at","updated_at",
  *           "parent","parent_entry","entries","running",
  *           "agents":[{"path","entries","tokens","window_tokens","threshold"}]}
  * The last two of an agent are null while its project is not loaded.
@@ -113,6 +113,28 @@ void sessions_pin(struct sessions *sessions, const struct sessions_request *requ
 /* At the last entry unless one is named -> Session, the new one */
 void sessions_fork(struct sessions *sessions, const struct sessions_request *request,
                    struct kg_str entry);
+struct sessions_movement {
+    enum session_act act;
+    struct kg_str target;   /* the entry of a rewind; else empty */
+    bool dry_run;           /* only tells what it would do */
+    bool conversation_only; /* files stay as they are */
+};
+/*
+ * To another branch -> {"session_id","act","applied","from","to","entry","entries_before",
+ * "entries_after","said","files"}; files is null, or {"snapshot","changes":[{"path","change"}],
+ * "change_count","left_out":[{"path","why"}],"left_out_count"}; KG_E_CONFLICT while a turn runs, or
+ * if there is nothing to undo or redo; KG_E_REFUSED if a script forbids it
+ */
+void sessions_move(struct sessions *sessions, const struct sessions_request *request,
+                   const struct sessions_movement *wanted);
+/* The files of its folder are kept -> {"id","files","bytes","left_out","left_out_count"} */
+void sessions_snapshot(struct sessions *sessions, const struct sessions_request *request);
+/*
+ * They become those of a snapshot -> {"before","changes","change_count","left_out",
+ * "left_out_count"}; before is the snapshot of what they were. KG_E_CONFLICT while a turn runs
+ */
+void sessions_restore(struct sessions *sessions, const struct sessions_request *request,
+                      struct kg_str id, bool dry_run);
 /* With the same seat unless one is named -> Session; KG_E_CONFLICT while a turn runs */
 void sessions_resume(struct sessions *sessions, const struct sessions_request *request,
                      struct kg_str seat);
@@ -168,7 +190,8 @@ void turn_cancel(struct turn *turn, const struct kg_err *why);
 void sessions_commands(struct sessions *sessions, const struct sessions_request *request);
 
 struct command;
-/* As a turn: {"type":"notice","plugin","level","text"} as they come, and at last
+/* As a turn: {"type":"notice","plugin","level","text"} as they come,
+ * {"type":"moved","plugin","move"} if it moved the session, as sessions_move tells it, and at last
  * {"type":"result","command","plugin","is_error","text","structured"?} */
 struct command *command_start(struct sessions *sessions, const struct sessions_request *request,
                               struct kg_str name, struct kg_str args, const struct turn_ops *ops,

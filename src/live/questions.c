@@ -13,7 +13,7 @@
 
 struct live_question {
     struct live_question *next; /* of its session */
-    struct live_tool *tool;
+    struct live_work *work;
     struct host_ask *ask;
 };
 
@@ -42,7 +42,7 @@ static void shown_free(struct shown *shown)
 static struct shown show(const struct live_question *question)
 {
     const struct host_ask *ask = question->ask;
-    const struct live_work *work = question->tool->work;
+    const struct live_work *work = question->work;
     struct shown shown = {
         .title = kg_str_dup(ask->title),
         .schema = text_or_null(ask->schema),
@@ -129,24 +129,36 @@ static size_t count_open(const struct live_session *live)
     return count;
 }
 
+bool live_question_begin(struct live_work *work, struct host_ask *asked,
+                         live_question_fn *on_question, void *data)
+{
+    struct live_session *live = work->live;
+    if (count_open(live) >= OPEN_MAX || work->sessions->stopping)
+        return false;
+    struct live_question *question = kg_alloc(sizeof(*question));
+    *question = (struct live_question){live->questions, work, asked};
+    live->questions = question;
+    struct shown shown = show(question);
+    tell(work->sessions, &shown);
+    if (on_question != NULL)
+        on_question(data, &shown.row);
+    shown_free(&shown);
+    return true;
+}
+
+static void tell_tool(void *data, const struct state_question *row)
+{
+    struct live_tool *tool = data;
+    if (tool->on_question != NULL)
+        tool->on_question(tool, row);
+}
+
 static bool ask(void *data, struct host_ask *asked)
 {
     struct live_tool *tool = data;
-    struct live_session *live = tool->work->live;
     if (asked->kind == HOST_ASK_SAMPLE)
         return live_sample_begin(tool, asked);
-    if (asked->kind == HOST_ASK_ROOTS || count_open(live) >= OPEN_MAX ||
-        tool->work->sessions->stopping)
-        return false;
-    struct live_question *question = kg_alloc(sizeof(*question));
-    *question = (struct live_question){live->questions, tool, asked};
-    live->questions = question;
-    struct shown shown = show(question);
-    tell(tool->work->sessions, &shown);
-    if (tool->on_question != NULL)
-        tool->on_question(tool, &shown.row);
-    shown_free(&shown);
-    return true;
+    return asked->kind != HOST_ASK_ROOTS && live_question_begin(tool->work, asked, tell_tool, tool);
 }
 
 static struct live_question *find(const struct live_session *live, struct kg_str id)
@@ -157,22 +169,26 @@ static struct live_question *find(const struct live_session *live, struct kg_str
     return at;
 }
 
-static void withdraw(void *data, struct host_ask *asked, const char *why)
+void live_question_end(struct live_work *work, const struct host_ask *asked)
 {
-    struct live_tool *tool = data;
-    struct live_session *live = tool->work->live;
-    (void)why;
-    if (asked->kind == HOST_ASK_SAMPLE) {
-        live_sample_end(tool, asked);
-        return;
-    }
+    struct live_session *live = work->live;
     struct live_question *question = find(live, kg_str(asked->id.text));
     if (question == NULL)
         return;
     struct shown shown = show(question);
     KG_UNLINK(live->questions, question);
     free(question);
-    finish(tool->work->sessions, &shown, "cancel", NULL);
+    finish(work->sessions, &shown, "cancel", NULL);
+}
+
+static void withdraw(void *data, struct host_ask *asked, const char *why)
+{
+    struct live_tool *tool = data;
+    (void)why;
+    if (asked->kind == HOST_ASK_SAMPLE)
+        live_sample_end(tool, asked);
+    else
+        live_question_end(tool->work, asked);
 }
 
 const struct host_asked_ops live_asked_ops = {.ask = ask, .withdraw = withdraw};

@@ -4,6 +4,7 @@
  * up to its deadline; one that lets that pass is ended, and the turn goes on. Where nobody listens,
  * nothing is sent.
  */
+#include "host/asks.h"
 #include "host/process.h"
 #include "live/internal.h"
 
@@ -69,6 +70,16 @@ void live_scripts_in_turn(struct live_session *live, bool in_turn)
     }
 }
 
+void live_scripts_end(struct live_session *live)
+{
+    struct host *host = live->sessions->host;
+    for (struct host_plugin *at = NULL; (at = host_script_after(host, at)) != NULL;) {
+        struct host_process *process = live_script_process(live, at);
+        if (process != NULL)
+            host_process_leave(process);
+    }
+}
+
 /* -- one event --------------------------------------------------------------------------------- */
 
 static const struct host_call_kind event_kind = {
@@ -99,7 +110,10 @@ static void take(struct live_scripts *scripts, struct kg_str result)
     struct kg_err err;
     kg_auto(kg_doc_cleanup) struct kg_doc *doc = kg_json_read(result, &err);
     struct kg_str block = doc ? kg_node_text(doc->root, "block") : KG_STR_NULL;
+    struct kg_str cancel = doc ? kg_node_text(doc->root, "cancel") : KG_STR_NULL;
     scripts->stop |= doc != NULL && kg_node_is_true(doc->root, "stop");
+    if (cancel.data != NULL && scripts->cancelled == NULL)
+        scripts->cancelled = kg_str_dup(cancel);
     if (block.data != NULL && scripts->blocked == NULL)
         scripts->blocked = kg_str_dup(block);
     struct kg_str input;
@@ -107,6 +121,24 @@ static void take(struct live_scripts *scripts, struct kg_str result)
         return;
     scripts->input.length = 0;
     kg_buf_str(&scripts->input, input);
+}
+
+/* What cannot be used is told, and what stood before goes on to the next. */
+static void take_value(struct live_scripts *scripts, struct kg_str result)
+{
+    struct kg_err err = {0};
+    kg_auto(kg_doc_cleanup) struct kg_doc *doc = kg_json_read(result, &err);
+    const struct kg_node *value = doc ? kg_node_get(doc->root, "value") : NULL;
+    if (value == NULL)
+        return;
+    if (scripts->check(scripts, value, &err) < 0) {
+        kg_log_about(KG_WARN, scripts->last, "%s: what it returned is left out: %s", scripts->event,
+                     err.message);
+        return;
+    }
+    scripts->changed = true;
+    scripts->data.length = 0;
+    kg_json_put_node(&scripts->data, value);
 }
 
 static void send_next(struct live_scripts *scripts);
@@ -117,10 +149,35 @@ static void on_done(void *data, const struct host_reply *reply)
     scripts->call = NULL;
     if (reply->error.code != KG_OK)
         kg_log_about(KG_WARN, scripts->last, "%s: %s", scripts->event, reply->error.message);
+    else if (scripts->check != NULL)
+        take_value(scripts, reply->result);
     else
         take(scripts, reply->result);
     send_next(scripts);
 }
+
+static void tell_question(void *data, const struct state_question *row)
+{
+    struct live_scripts *scripts = data;
+    if (scripts->on_question != NULL)
+        scripts->on_question(scripts, row);
+}
+
+static bool ask(void *data, struct host_ask *asked)
+{
+    struct live_scripts *scripts = data;
+    return asked->kind != HOST_ASK_SAMPLE &&
+           live_question_begin(scripts->work, asked, tell_question, scripts);
+}
+
+static void withdraw_question(void *data, struct host_ask *asked, const char *why)
+{
+    struct live_scripts *scripts = data;
+    (void)why;
+    live_question_end(scripts->work, asked);
+}
+
+static const struct host_asked_ops asked_ops = {.ask = ask, .withdraw = withdraw_question};
 
 static void put_params(const struct live_scripts *scripts, struct kg_buf *out)
 {
@@ -145,6 +202,7 @@ static bool send_event(struct live_scripts *scripts, struct host_process *proces
         .timeout_ms = (uint64_t)host_config(host)->limits_hook_timeout_ms,
         .kind = &event_kind,
         .on_done = on_done,
+        .asked = &asked_ops,
         .data = scripts,
     };
     scripts->call = host_pass(host, &passage, &err);
@@ -156,7 +214,8 @@ static bool send_event(struct live_scripts *scripts, struct host_process *proces
 static void send_next(struct live_scripts *scripts)
 {
     struct host_process *process;
-    while (scripts->blocked == NULL && (process = next_listener(scripts)) != NULL)
+    while (scripts->blocked == NULL && scripts->cancelled == NULL &&
+           (process = next_listener(scripts)) != NULL)
         if (send_event(scripts, process))
             return;
     live_arrived(scripts->work, NULL);
@@ -168,14 +227,36 @@ static void withdraw_call(void *data)
     host_call_cancel(kg_steal(&scripts->call));
 }
 
+bool live_scripts_hear(const struct live_scripts *scripts, const char *event)
+{
+    struct host *host = scripts->work->sessions->host;
+    for (struct host_plugin *at = NULL; (at = host_script_after(host, at)) != NULL;) {
+        const struct host_process *process = live_script_process(scripts->work->live, at);
+        if (process != NULL && host_script_hears(process, event))
+            return true;
+    }
+    return false;
+}
+
 void live_scripts_tell(struct live_scripts *scripts, const char *event, struct kg_str data,
                        live_next_fn *next)
+{
+    live_scripts_transform(scripts, event, data, NULL, next);
+}
+
+void live_scripts_transform(struct live_scripts *scripts, const char *event, struct kg_str data,
+                            int (*check)(struct live_scripts *scripts, const struct kg_node *value,
+                                         struct kg_err *err),
+                            live_next_fn *next)
 {
     struct live_work *work = scripts->work;
     struct host_process *process;
     scripts->event = event;
+    scripts->check = check;
+    scripts->changed = false;
     kg_free(&scripts->last);
     kg_free(&scripts->blocked);
+    kg_free(&scripts->cancelled);
     scripts->input.length = 0;
     scripts->stop = false;
     scripts->data.length = 0;
@@ -192,6 +273,7 @@ void live_scripts_clear(struct live_scripts *scripts)
 {
     kg_free(&scripts->last);
     kg_free(&scripts->blocked);
+    kg_free(&scripts->cancelled);
     kg_buf_free(&scripts->data);
     kg_buf_free(&scripts->input);
 }

@@ -46,7 +46,9 @@ static void turn_free(struct turn *turn)
     if (turn->scripted)
         live_scripts_in_turn(turn->work.live, false);
     live_scripts_clear(&turn->scripts);
+    live_snapshot_clear(&turn->snapshot);
     kg_buf_free(&turn->told);
+    kg_buf_free(&turn->tools);
     if (turn->begun)
         live_run_end(turn->work.live, &turn->run);
     live_tool_clear(&turn->tool);
@@ -251,6 +253,13 @@ static void on_question(struct live_tool *tool, const struct state_question *que
 {
     struct turn *turn = turn_of(tool->work);
     turn_tell_question(turn, &turn->answer.calls[turn->next_call], question);
+}
+
+static void on_script_question(struct live_scripts *scripts, const struct state_question *question)
+{
+    struct turn *turn = KG_CONTAINER(scripts, struct turn, scripts);
+    bool has_call = turn->next_call < turn->answer.call_count;
+    turn_tell_question(turn, has_call ? &turn->answer.calls[turn->next_call] : NULL, question);
 }
 
 static void make_call(struct turn *turn, const struct turn_call *call)
@@ -515,8 +524,7 @@ static void add_script_tools(const struct turn *turn, struct kg_buf *tools)
 static int ask(struct turn *turn, struct kg_err *err)
 {
     static const struct model_ops ops = {.on_event = on_event, .on_done = on_model_done};
-    kg_auto(kg_buf_free) struct kg_buf tools = {0};
-    struct kg_json_writer json = kg_json_writer(&tools);
+    struct kg_str tools = kg_buf_view(&turn->tools);
     struct live_agent agent;
     const struct local_model *model;
     struct models_call *call;
@@ -525,14 +533,12 @@ static int ask(struct turn *turn, struct kg_err *err)
         return result;
     if (model->context_window > 0 && turn->context_tokens > agent.window_tokens)
         turn_tell_window(turn, agent.window_tokens);
-    project_tools_json(agent.resolved, PROJECT_NEUTRAL, &json);
-    add_script_tools(turn, &tools);
     const struct models_purpose purpose = {.word = "turn", .asker = turn->work.asker};
     const struct model_request request = {
         .model = model,
         .system = kg_buf_view(&turn->conversation.system),
         .messages = kg_buf_view(&turn->conversation.messages),
-        .tools = kg_str_is(kg_buf_view(&tools), "[]") ? KG_STR_NULL : kg_buf_view(&tools),
+        .tools = kg_str_is(tools, "[]") ? KG_STR_NULL : tools,
     };
     result = models_ask(turn->work.sessions->models, &purpose, &request, &ops, turn, &call, err);
     session_conversation_clear(&turn->conversation);
@@ -559,12 +565,40 @@ static int read_context(struct session_job *job, struct state *state, struct kg_
     return result;
 }
 
-static void on_context(struct live_work *work, const struct kg_err *err_or_null)
+static void on_request_heard(struct live_work *work, const struct kg_err *err_or_null)
 {
     struct turn *turn = turn_of(work);
     struct kg_err err = {0};
-    if (!ends(turn, err_or_null) && ask(turn, &err) < 0)
+    if (ends(turn, err_or_null))
+        return;
+    turn_take_request(turn);
+    if (ask(turn, &err) < 0)
         finish(turn, TURN_FAILED, &err);
+}
+
+static void on_context_heard(struct live_work *work, const struct kg_err *err_or_null)
+{
+    struct turn *turn = turn_of(work);
+    struct live_agent agent;
+    struct kg_err err = {0};
+    if (ends(turn, err_or_null))
+        return;
+    if (find_own(turn, &agent, &err) < 0) {
+        finish(turn, TURN_FAILED, &err);
+        return;
+    }
+    turn_take_context(turn);
+    turn->tools.length = 0;
+    struct kg_json_writer json = kg_json_writer(&turn->tools);
+    project_tools_json(agent.resolved, PROJECT_NEUTRAL, &json);
+    add_script_tools(turn, &turn->tools);
+    turn_hear_request(turn, agent.resolved->model, on_request_heard);
+}
+
+static void on_context(struct live_work *work, const struct kg_err *err_or_null)
+{
+    if (!ends(turn_of(work), err_or_null))
+        turn_hear_context(turn_of(work), on_context_heard);
 }
 
 static void on_step_heard(struct live_work *work, const struct kg_err *err_or_null)
@@ -608,6 +642,12 @@ static void on_start_heard(struct live_work *work, const struct kg_err *err_or_n
         step(turn_of(work));
 }
 
+static void on_before_heard(struct live_work *work, const struct kg_err *err_or_null)
+{
+    if (!ends(turn_of(work), err_or_null))
+        turn_hear_start(turn_of(work), on_start_heard);
+}
+
 static void on_said(struct live_work *work, const struct kg_err *err_or_null)
 {
     struct turn *turn = turn_of(work);
@@ -618,7 +658,7 @@ static void on_said(struct live_work *work, const struct kg_err *err_or_null)
     turn->started = true;
     turn_tell_start(turn);
     if (!ends(turn, NULL))
-        turn_hear_start(turn, on_start_heard);
+        turn_hear_before(turn, on_before_heard);
 }
 
 static void tell_started(const struct turn *turn, const struct local_model *model)
@@ -630,7 +670,7 @@ static void tell_started(const struct turn *turn, const struct local_model *mode
                AUDIT_V_STR(model->alias), AUDIT_V_TEXT(work->asker->operator_id));
 }
 
-static void on_scripts(struct live_work *work, const struct kg_err *err_or_null)
+static void on_files_kept(struct live_work *work, const struct kg_err *err_or_null)
 {
     struct turn *turn = turn_of(work);
     struct live_agent agent;
@@ -642,6 +682,7 @@ static void on_scripts(struct live_work *work, const struct kg_err *err_or_null)
         refuse(turn, &err);
     } else {
         tell_started(turn, model);
+        kg_replace(&turn->prompt, agent.resolved->prompt);
         if (turn->scripted)
             live_scripts_in_turn(work->live, true);
         turn->drafts[0] = (struct session_draft){.agent = agent_of(turn),
@@ -652,11 +693,22 @@ static void on_scripts(struct live_work *work, const struct kg_err *err_or_null)
     }
 }
 
+/* What the turn does to files can be undone, where the project wants that. */
+static void on_scripts(struct live_work *work, const struct kg_err *err_or_null)
+{
+    struct turn *turn = turn_of(work);
+    if (err_or_null == NULL && !turn->cancelled && live_snapshots_wanted(work->live))
+        live_snapshot_take(&turn->snapshot, work, on_files_kept);
+    else
+        on_files_kept(work, err_or_null);
+}
+
 /* Scripts hear of the primary's turns alone. */
 static void on_started(struct live_work *work, const struct kg_err *err_or_null)
 {
     struct turn *turn = turn_of(work);
     turn->scripted = err_or_null == NULL && strcmp(agent_of(turn), "primary") == 0;
+    turn->scripts.on_question = on_script_question;
     if (turn->scripted)
         live_scripts_start(&turn->scripts, work, on_scripts);
     else

@@ -99,12 +99,13 @@ void turn_tell_progress(struct turn *turn, const struct turn_call *call, struct 
     end_line(turn, &json);
 }
 
-void turn_tell_question(struct turn *turn, const struct turn_call *call,
+void turn_tell_question(struct turn *turn, const struct turn_call *call_or_null,
                         const struct state_question *question)
 {
     kg_auto(kg_buf_free) struct kg_buf line = {0};
     struct kg_json_writer json = begin_line(&line, "question");
-    put_call(&json, call);
+    if (call_or_null != NULL)
+        put_call(&json, call_or_null);
     kg_json_key(&json, "question");
     live_question_write(question, &json);
     end_line(turn, &json);

@@ -39,7 +39,10 @@ void live_work_end(struct live_work *work)
 void live_work_for(struct live_work *work, const char *agent)
 {
     struct host_asker *before = work->asker;
-    work->asker = host_asker_for(before, work->live->project_id, agent, work->live->id.text);
+    work->asker = host_asker_for(before, &(struct host_asker){.project_id = work->live->project_id,
+                                                              .agent_path = agent,
+                                                              .session_id = work->live->id.text,
+                                                              .branch = work->live->branch.text});
     host_asker_unref(before);
 }
 

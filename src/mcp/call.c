@@ -356,7 +356,9 @@ static int send_to_project(struct mcp_call *call, const struct mcp_exchange *exc
             : kg_format("mcp_%016llx", (unsigned long long)kg_hash(kg_str(exchange->owner)));
     if (projects_enter(host, exchange->scope.project, err) < 0)
         return -EINVAL;
-    struct host_asker *asker = host_asker_for(call->asker, project, "primary", session);
+    struct host_asker *asker = host_asker_for(
+        call->asker, &(struct host_asker){
+                         .project_id = project, .agent_path = "primary", .session_id = session});
     host_asker_unref(call->asker);
     call->asker = asker;
     call->has_entered = true;

@@ -280,6 +280,7 @@ static int send_to_script(struct projects_tool_call *call, struct host_process *
         .timeout_ms = host_call_timeout_ms(call->host, 0),
         .kind = &host_tool_kind,
         .on_done = on_returned,
+        .asked = call->asked != NULL ? &asked_ops : NULL,
         .data = call,
     };
     free(call->plugin);

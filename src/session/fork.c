@@ -25,7 +25,7 @@ static int cut_at(const struct session_entry *entry, const char *id, uint64_t *r
 static int add_copy(struct state *state, const struct session *parent, const char *entry_or_null,
                     const char *operator_id, uint64_t cut, struct kg_id *ret_id, struct kg_err *err)
 {
-    struct kg_id id = kg_id_new("ses_");
+    struct kg_id id = kg_id_new("ses_"), branch = session_first_branch(id);
     int64_t now = kg_wall_ms(), number;
     const struct state_session row = {
         .id = id.text,
@@ -35,6 +35,7 @@ static int add_copy(struct state *state, const struct session *parent, const cha
         .state = session_state_names[SESSION_ACTIVE],
         .operator_id = operator_id,
         .title = parent->title,
+        .branch = branch.text,
         .parent = parent->id.text,
         .parent_entry = entry_or_null,
         .created_ms = now,
@@ -66,6 +67,13 @@ static int find_end(struct state *state, const struct session *parent,
     return state_entries(state, &last, session_entries_visit, ret_place, err);
 }
 
+int session_fork_cut(struct state *state, const struct session *parent, struct kg_str entry,
+                     struct session_entries *ret_place, uint64_t *ret_cut, struct kg_err *err)
+{
+    return entry.length > 0 ? find_cut(state, parent, entry, ret_place, ret_cut, err)
+                            : find_end(state, parent, ret_place, ret_cut, err);
+}
+
 int session_fork(struct state *state, const char *id, struct kg_str entry, const char *operator_id,
                  struct session *ret_session, struct kg_err *err)
 {
@@ -74,10 +82,8 @@ int session_fork(struct state *state, const char *id, struct kg_str entry, const
     uint64_t cut = 0;
     struct kg_id fork_id;
     int result = session_load(state, id, &parent, err);
-    if (result == 0 && entry.length > 0)
-        result = find_cut(state, &parent, entry, &place, &cut, err);
-    else if (result == 0)
-        result = find_end(state, &parent, &place, &cut, err);
+    if (result == 0)
+        result = session_fork_cut(state, &parent, entry, &place, &cut, err);
     if (result == 0)
         result = add_copy(state, &parent, place.count ? place.items[0].id.text : NULL, operator_id,
                           cut, &fork_id, err);

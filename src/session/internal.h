@@ -48,6 +48,14 @@ int session_entry_write(struct state *state, struct session *session, struct ses
 /* The one entry that a whole id, or the prefix of one, names. */
 int session_entry_named(struct state *state, const struct session *session, struct kg_str id,
                         bool content, struct session_entries *ret_entries, struct kg_err *err);
+/* Up to which seq a fork at an entry goes; at "": with all that there is. */
+int session_fork_cut(struct state *state, const struct session *parent, struct kg_str entry,
+                     struct session_entries *ret_place, uint64_t *ret_cut, struct kg_err *err);
+/* The one of a branch. */
+int session_load_branch(struct state *state, const char *branch, struct session *ret_session,
+                        struct kg_err *err);
+/* The name of the branch that a session begins on. */
+struct kg_id session_first_branch(struct kg_id id);
 /* A visitor of rows that adds each to a struct session_entries. */
 bool session_entries_visit(void *entries, const struct state_entry *row);
 

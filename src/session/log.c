@@ -51,7 +51,7 @@ int session_create(struct state *state, const struct session_new *new, struct se
     if (result < 0)
         return kg_wrap(err, result, "new session");
     kg_auto(kg_free) char *title = session_title_given(new->title);
-    struct kg_id id = kg_id_new("ses_");
+    struct kg_id id = kg_id_new("ses_"), branch = session_first_branch(id);
     int64_t now = kg_wall_ms(), number;
     const struct state_session row = {
         .id = id.text,
@@ -61,6 +61,7 @@ int session_create(struct state *state, const struct session_new *new, struct se
         .state = session_state_names[SESSION_ACTIVE],
         .operator_id = new->operator_id,
         .title = title,
+        .branch = branch.text,
         .created_ms = now,
         .updated_ms = now,
     };
@@ -375,6 +376,15 @@ int session_move_seat(struct state *state, const char *id, const char *seat, str
     return session_save(state, &session, err);
 }
 
+/* A branch that was left, and goes on under its own id, is nobody's to return to. */
+static int stand_alone(struct state *state, const struct session *session, struct kg_err *err)
+{
+    const struct state_session row = {.number = session->number,
+                                      .id = session->id.text,
+                                      .state = session_state_names[session->state]};
+    return state_session_rename(state, &row, err);
+}
+
 int session_set_state(struct state *state, const char *id, enum session_state new_state,
                       struct kg_err *err)
 {
@@ -387,5 +397,7 @@ int session_set_state(struct state *state, const char *id, enum session_state ne
                        session_state_names[session.state]);
     session.state = new_state;
     session.updated_ms = kg_wall_ms();
-    return session_save(state, &session, err);
+    if (new_state == SESSION_ACTIVE && session.left_by.text[0] != '\0')
+        result = stand_alone(state, &session, err);
+    return result < 0 ? result : session_save(state, &session, err);
 }

@@ -31,6 +31,8 @@ static void take_session(const struct state_session *row, struct session *ret_se
     take_id(row->id, &ret_session->id);
     take_id(row->parent, &ret_session->parent);
     take_id(row->parent_entry, &ret_session->parent_entry);
+    take_id(row->branch, &ret_session->branch);
+    take_id(row->left_by, &ret_session->left_by);
 }
 
 static void visit_one(void *data, const struct state_session *row)
@@ -61,6 +63,18 @@ int session_load(struct state *state, const char *id, struct session *ret_sessio
     int result = state_session_get(state, id, visit_one, &session, err);
     if (result == 0 && session.number == 0)
         return no_session(kg_str(id), err);
+    if (result == 0)
+        *ret_session = session;
+    return result;
+}
+
+int session_load_branch(struct state *state, const char *branch, struct session *ret_session,
+                        struct kg_err *err)
+{
+    struct session session = {0};
+    int result = state_session_of_branch(state, branch, visit_one, &session, err);
+    if (result == 0 && session.number == 0)
+        return kg_fail(err, KG_E_NOT_FOUND, "branch %.80s: there is none", branch);
     if (result == 0)
         *ret_session = session;
     return result;
@@ -105,9 +119,12 @@ int session_find(struct state *state, struct kg_str id, struct session *ret_sess
         return no_session(id, err);
     if (is_last)
         range = (struct range){.first = "ses_", .past = "ses_~"};
-    const struct state_session_query query = {
+    struct state_session_query query = {
         .first = range.first, .past = range.past, .limit = is_last ? 1 : 2};
     int result = state_sessions(state, &query, visit_list, &found, err);
+    query.left = true; /* only then: what was left must not stand in the way of what is used */
+    if (result == 0 && found.count == 0 && !is_last)
+        result = state_sessions(state, &query, visit_list, &found, err);
     if (result < 0)
         return result;
     if (found.count == 0)

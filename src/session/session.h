@@ -93,6 +93,8 @@ struct session {
     enum session_state state;
     int64_t created_ms, updated_ms;
     struct kg_id parent, parent_entry; /* of a fork; else "" */
+    struct kg_id branch;               /* "br_...": what it stands on */
+    struct kg_id left_by;              /* the session that stood on it before; "": it is in use */
     uint64_t entries;
 };
 void session_clear(struct session *session); /* also for kg_auto; frees texts, leaves zeros */
@@ -250,6 +252,51 @@ int session_transcript_read(struct state *state, const char *id, const char *age
  */
 int session_fork(struct state *state, const char *id, struct kg_str entry, const char *operator_id,
                  struct session *ret_session, struct kg_err *err);
+
+/* -- branches ---------------------------------------------------------------------------------- */
+
+/*
+ * A session stands on a branch, and can move to another: its id stays, what was said is that of the
+ * branch. The branch that it leaves is a closed session with an id of its own, from which nothing
+ * is lost; who resumes that makes it a session like any other.
+ */
+enum session_act {
+    SESSION_MOVE_UNDO,   /* to before the user's last message */
+    SESSION_MOVE_REDO,   /* to the branch that the last undo or rewind left */
+    SESSION_MOVE_REWIND, /* to an entry */
+    SESSION_MOVE_FORK,   /* the same, by a script */
+    SESSION_MOVE_SWITCH, /* to a branch that it left, or to a copy of another session */
+    SESSION_ACT_COUNT
+};
+extern const char *const session_act_names[SESSION_ACT_COUNT];
+
+/* What a move would do; texts are owned. */
+struct session_move {
+    enum session_act act;
+    struct kg_id from, to; /* branches; `to` of one that is to be made: "" before it is */
+    uint64_t cut, entries; /* how many the new branch has of those that are there */
+    struct kg_id entry;    /* the last one of those */
+    struct kg_id next;     /* the one behind it; "": there is none */
+    char *said;            /* the first words of the user that go; NULL: none do */
+    int64_t takes_back;    /* the move that a redo takes back, */
+    struct kg_id snapshot; /* and the files before that; "": it left them alone */
+    struct kg_id source;   /* of a switch: the session that is copied; "": none is */
+    int64_t redoable;      /* moves that can be taken back, before this one */
+};
+void session_move_clear(struct session_move *move); /* also for kg_auto */
+/*
+ * target: an entry, or "" for the last one, of rewind and fork; a branch or a session of the same
+ * project, of switch. KG_E_CONFLICT: there is nothing to undo, to redo, or it stands there already.
+ */
+int session_move_plan(struct state *state, const char *id, enum session_act act,
+                      struct kg_str target, struct session_move *ret_move, struct kg_err *err);
+/*
+ * KG_E_CONFLICT if something was said since it was planned. `to` is there afterwards. `snapshot`
+ * has the files as they were before, or is NULL.
+ */
+int session_move_apply(struct state *state, const char *id, struct session_move *move,
+                       const char *snapshot_or_null, struct session *ret_session,
+                       struct kg_err *err);
 
 /* -- the store: the above on threads of its own ------------------------------------------------ */
 

@@ -21,6 +21,20 @@ struct state_sessions_backend {
                     state_session_fn *visit, void *data, struct kg_err *err);
     int (*session_copy)(struct state *state, int64_t from, int64_t to, int64_t cut,
                         struct kg_err *err);
+    int (*session_rename)(struct state *state, const struct state_session *session,
+                          struct kg_err *err);
+    int (*session_of_branch)(struct state *state, const char *branch, state_session_fn *visit,
+                             void *data, struct kg_err *err);
+    int (*session_rewritten)(struct state *state, int64_t from, int64_t to, struct kg_err *err);
+    int (*move_add)(struct state *state, const struct state_move *move, struct kg_err *err);
+    int (*move_redone)(struct state *state, int64_t number, struct kg_err *err);
+    int (*move_last)(struct state *state, const char *session, state_move_fn *visit, void *data,
+                     int64_t *ret_count, struct kg_err *err);
+    int (*snapshot_add)(struct state *state, const struct state_snapshot *snapshot,
+                        struct kg_err *err);
+    int (*snapshot_remove)(struct state *state, const char *id, struct kg_err *err);
+    int (*snapshots)(struct state *state, const struct state_snapshot_query *query,
+                     state_snapshot_fn *visit, void *data, struct kg_err *err);
     int (*entry_add)(struct state *state, int64_t session, const struct state_entry *entry,
                      struct kg_err *err);
     int (*entries)(struct state *state, const struct state_entry_query *query,

@@ -40,6 +40,56 @@ int state_session_copy(struct state *state, int64_t from, int64_t to, int64_t cu
     return state_backend(state)->sessions->session_copy(state, from, to, cut, err);
 }
 
+int state_session_rename(struct state *state, const struct state_session *session,
+                         struct kg_err *err)
+{
+    return state_backend(state)->sessions->session_rename(state, session, err);
+}
+
+int state_session_of_branch(struct state *state, const char *branch, state_session_fn *visit,
+                            void *data, struct kg_err *err)
+{
+    return state_backend(state)->sessions->session_of_branch(state, branch, visit, data, err);
+}
+
+int state_session_rewritten(struct state *state, int64_t from, int64_t to, struct kg_err *err)
+{
+    return state_backend(state)->sessions->session_rewritten(state, from, to, err);
+}
+
+int state_move_add(struct state *state, const struct state_move *move, struct kg_err *err)
+{
+    return state_backend(state)->sessions->move_add(state, move, err);
+}
+
+int state_move_redone(struct state *state, int64_t number, struct kg_err *err)
+{
+    return state_backend(state)->sessions->move_redone(state, number, err);
+}
+
+int state_move_last(struct state *state, const char *session, state_move_fn *visit, void *data,
+                    int64_t *ret_count, struct kg_err *err)
+{
+    return state_backend(state)->sessions->move_last(state, session, visit, data, ret_count, err);
+}
+
+int state_snapshot_add(struct state *state, const struct state_snapshot *snapshot,
+                       struct kg_err *err)
+{
+    return state_backend(state)->sessions->snapshot_add(state, snapshot, err);
+}
+
+int state_snapshot_remove(struct state *state, const char *id, struct kg_err *err)
+{
+    return state_backend(state)->sessions->snapshot_remove(state, id, err);
+}
+
+int state_snapshots(struct state *state, const struct state_snapshot_query *query,
+                    state_snapshot_fn *visit, void *data, struct kg_err *err)
+{
+    return state_backend(state)->sessions->snapshots(state, query, visit, data, err);
+}
+
 int state_entry_add(struct state *state, int64_t session, const struct state_entry *entry,
                     struct kg_err *err)
 {

@@ -29,6 +29,8 @@ struct state_session {
     const char *id, *project_id, *workdir, *seat, *state, *operator_id;
     const char *title;                 /* NULL: none yet */
     const char *parent, *parent_entry; /* NULL: no fork */
+    const char *branch;                /* names the row for good */
+    const char *left_by;               /* the conversation that left it; NULL: none */
     int64_t created_ms, updated_ms;
     int64_t entries;
 };
@@ -42,9 +44,17 @@ int state_session_set(struct state *state, const struct state_session *session, 
 int state_session_get(struct state *state, const char *id, state_session_fn *visit, void *data,
                       struct kg_err *err);
 
+/* Writes id, left_by and state of the session with that number. */
+int state_session_rename(struct state *state, const struct state_session *session,
+                         struct kg_err *err);
+/* Visits the one of that branch, or none. */
+int state_session_of_branch(struct state *state, const char *branch, state_session_fn *visit,
+                            void *data, struct kg_err *err);
+
 struct state_session_query {
     const char *project_id;   /* NULL: of any */
     const char *state;        /* NULL: in any */
+    bool left;                /* those that a conversation left, too */
     const char *first, *past; /* ids from `first` up to, not with, `past` */
     int64_t limit;
 };
@@ -54,6 +64,45 @@ int state_sessions(struct state *state, const struct state_session_query *query,
 /* Copies entries up to the seq `cut` and the agents' sums; what came later supersedes nothing. */
 int state_session_copy(struct state *state, int64_t from, int64_t to, int64_t cut,
                        struct kg_err *err);
+
+/* The contexts of `to` are others than any that was read of `from`. */
+int state_session_rewritten(struct state *state, int64_t from, int64_t to, struct kg_err *err);
+
+/* -- moves of conversations from branch to branch ---------------------------------------------- */
+
+struct state_move {
+    int64_t number;
+    const char *session, *act, *from_branch, *to_branch;
+    const char *entry, *snapshot; /* NULL: none */
+    int64_t at_ms;
+};
+typedef void state_move_fn(void *data, const struct state_move *move);
+
+int state_move_add(struct state *state, const struct state_move *move, struct kg_err *err);
+int state_move_redone(struct state *state, int64_t number, struct kg_err *err);
+/* Visits the latest that can be redone, or none; *ret_count: how many can. */
+int state_move_last(struct state *state, const char *session, state_move_fn *visit, void *data,
+                    int64_t *ret_count, struct kg_err *err);
+
+/* -- snapshots of their files ------------------------------------------------------------------ */
+
+struct state_snapshot {
+    const char *id, *session, *entry, *folder, *way, *tree, *left_out;
+    int64_t files, bytes, at_ms;
+};
+typedef void state_snapshot_fn(void *data, const struct state_snapshot *snapshot);
+
+int state_snapshot_add(struct state *state, const struct state_snapshot *snapshot,
+                       struct kg_err *err);
+int state_snapshot_remove(struct state *state, const char *id, struct kg_err *err);
+struct state_snapshot_query {
+    const char *session;
+    const char *entry, *id; /* NULL: any */
+    int64_t limit;
+};
+/* The newest first. */
+int state_snapshots(struct state *state, const struct state_snapshot_query *query,
+                    state_snapshot_fn *visit, void *data, struct kg_err *err);
 
 /* -- entries ----------------------------------------------------------------------------------- */
 

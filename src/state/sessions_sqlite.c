@@ -42,10 +42,11 @@ static bool changed_any(struct state *state)
 static int sqlite_session_add(struct state *state, const struct state_session *session,
                               int64_t *ret_number, struct kg_err *err)
 {
-    int result = sqlite_run(
-        state, SESSION_ADD, err, "ttttttttiiit", session->id, session->project_id, session->workdir,
-        session->seat, session->state, session->operator_id, session->parent, session->parent_entry,
-        session->created_ms, session->updated_ms, session->entries, session->title);
+    int result =
+        sqlite_run(state, SESSION_ADD, err, "ttttttttiiittt", session->id, session->project_id,
+                   session->workdir, session->seat, session->state, session->operator_id,
+                   session->parent, session->parent_entry, session->created_ms, session->updated_ms,
+                   session->entries, session->title, session->branch, session->left_by);
     if (result == 0)
         *ret_number = sqlite3_last_insert_rowid(sqlite_own(state)->db);
     return result;
@@ -96,6 +97,8 @@ static int visit_sessions(struct state *state, enum statement which, sqlite3_stm
             .updated_ms = sqlite3_column_int64(row, 10),
             .entries = sqlite3_column_int64(row, 11),
             .title = text_at(row, 12),
+            .branch = text_at(row, 13),
+            .left_by = text_at(row, 14),
         };
         visit(data, &session);
     }
@@ -115,9 +118,9 @@ static int sqlite_sessions(struct state *state, const struct state_session_query
 {
     enum statement which = query->project_id ? SESSIONS_OF_PROJECT : SESSIONS;
     sqlite3_stmt *row;
-    int result =
-        sqlite_start(state, which, &row, err, query->project_id ? "tttit" : "ttti", query->first,
-                     query->past, query->state, query->limit, query->project_id);
+    int result = sqlite_start(state, which, &row, err, query->project_id ? "tttiit" : "tttii",
+                              query->first, query->past, query->state, query->limit,
+                              (int64_t)query->left, query->project_id);
     return result < 0 ? result : visit_sessions(state, which, row, visit, data, err);
 }
 
@@ -128,6 +131,108 @@ static int sqlite_session_copy(struct state *state, int64_t from, int64_t to, in
     if (result < 0)
         return result;
     return sqlite_run(state, COPY_AGENTS, err, "i", to);
+}
+
+static int sqlite_session_rename(struct state *state, const struct state_session *session,
+                                 struct kg_err *err)
+{
+    return sqlite_run(state, SESSION_RENAME, err, "ittt", session->number, session->id,
+                      session->left_by, session->state);
+}
+
+static int sqlite_session_of_branch(struct state *state, const char *branch,
+                                    state_session_fn *visit, void *data, struct kg_err *err)
+{
+    sqlite3_stmt *row;
+    int result = sqlite_start(state, SESSION_OF_BRANCH, &row, err, "t", branch);
+    return result < 0 ? result : visit_sessions(state, SESSION_OF_BRANCH, row, visit, data, err);
+}
+
+static int sqlite_session_rewritten(struct state *state, int64_t from, int64_t to,
+                                    struct kg_err *err)
+{
+    return sqlite_run(state, AGENTS_REWRITTEN, err, "ii", from, to);
+}
+
+/* -- moves and snapshots ----------------------------------------------------------------------- */
+
+static int sqlite_move_add(struct state *state, const struct state_move *move, struct kg_err *err)
+{
+    return sqlite_run(state, MOVE_ADD, err, "tttttti", move->session, move->act, move->from_branch,
+                      move->to_branch, move->entry, move->snapshot, move->at_ms);
+}
+
+static int sqlite_move_redone(struct state *state, int64_t number, struct kg_err *err)
+{
+    return sqlite_run(state, MOVE_REDONE, err, "i", number);
+}
+
+static int sqlite_move_last(struct state *state, const char *session, state_move_fn *visit,
+                            void *data, int64_t *ret_count, struct kg_err *err)
+{
+    sqlite3_stmt *row;
+    int code = SQLITE_DONE, result = sqlite_start(state, MOVE_LAST, &row, err, "t", session);
+    while (result == 0 && (code = sqlite3_step(row)) == SQLITE_ROW) {
+        const struct state_move move = {
+            .number = sqlite3_column_int64(row, 0),
+            .session = session,
+            .act = text_at(row, 1),
+            .from_branch = text_at(row, 2),
+            .to_branch = text_at(row, 3),
+            .entry = text_at(row, 4),
+            .snapshot = text_at(row, 5),
+            .at_ms = sqlite3_column_int64(row, 6),
+        };
+        visit(data, &move);
+    }
+    if (result == 0)
+        result = sqlite_finish(state, MOVE_LAST, code, err);
+    if (result == 0)
+        result = sqlite_start(state, MOVES_COUNT, &row, err, "t", session);
+    if (result < 0)
+        return result;
+    code = sqlite3_step(row);
+    *ret_count = code == SQLITE_ROW ? sqlite3_column_int64(row, 0) : 0;
+    return sqlite_finish(state, MOVES_COUNT, code, err);
+}
+
+static int sqlite_snapshot_add(struct state *state, const struct state_snapshot *snapshot,
+                               struct kg_err *err)
+{
+    return sqlite_run(state, SNAPSHOT_ADD, err, "ttttttiiti", snapshot->id, snapshot->session,
+                      snapshot->entry, snapshot->folder, snapshot->way, snapshot->tree,
+                      snapshot->files, snapshot->bytes, snapshot->left_out, snapshot->at_ms);
+}
+
+static int sqlite_snapshot_remove(struct state *state, const char *id, struct kg_err *err)
+{
+    return sqlite_run(state, SNAPSHOT_REMOVE, err, "t", id);
+}
+
+static int sqlite_snapshots(struct state *state, const struct state_snapshot_query *query,
+                            state_snapshot_fn *visit, void *data, struct kg_err *err)
+{
+    sqlite3_stmt *row;
+    int code, result = sqlite_start(state, SNAPSHOTS, &row, err, "ttti", query->session,
+                                    query->entry, query->id, query->limit);
+    if (result < 0)
+        return result;
+    while ((code = sqlite3_step(row)) == SQLITE_ROW) {
+        const struct state_snapshot snapshot = {
+            .id = text_at(row, 0),
+            .session = text_at(row, 1),
+            .entry = text_at(row, 2),
+            .folder = text_at(row, 3),
+            .way = text_at(row, 4),
+            .tree = text_at(row, 5),
+            .files = sqlite3_column_int64(row, 6),
+            .bytes = sqlite3_column_int64(row, 7),
+            .left_out = text_at(row, 8),
+            .at_ms = sqlite3_column_int64(row, 9),
+        };
+        visit(data, &snapshot);
+    }
+    return sqlite_finish(state, SNAPSHOTS, code, err);
 }
 
 /* -- entries ----------------------------------------------------------------------------------- */
@@ -310,6 +415,15 @@ const struct state_sessions_backend state_sessions_sqlite = {
     .session_get = sqlite_session_get,
     .sessions = sqlite_sessions,
     .session_copy = sqlite_session_copy,
+    .session_rename = sqlite_session_rename,
+    .session_of_branch = sqlite_session_of_branch,
+    .session_rewritten = sqlite_session_rewritten,
+    .move_add = sqlite_move_add,
+    .move_redone = sqlite_move_redone,
+    .move_last = sqlite_move_last,
+    .snapshot_add = sqlite_snapshot_add,
+    .snapshot_remove = sqlite_snapshot_remove,
+    .snapshots = sqlite_snapshots,
     .entry_add = sqlite_entry_add,
     .entries = sqlite_entries,
     .content_get = sqlite_content_get,

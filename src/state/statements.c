@@ -10,7 +10,7 @@
 
 #define SESSION_COLUMNS                                                                            \
     "SELECT number, id, project_id, workdir, seat, state, operator_id, parent, parent_entry, "     \
-    "created_ms, updated_ms, entries, title FROM session "
+    "created_ms, updated_ms, entries, title, branch, left_by FROM session "
 
 /* The content is looked up only where ?5 asks for it. Without statistics SQLite has to be told. */
 #define ENTRIES_BY(index)                                                                          \
@@ -136,19 +136,24 @@ static const struct {
     [STEP_FORGET] = {"forget a place", "RELEASE place"},
     [SESSION_ADD] = {"add a session",
                      "INSERT INTO session (id, project_id, workdir, seat, state, operator_id, "
-                     "parent, parent_entry, created_ms, updated_ms, entries, title) "
-                     "VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)"},
+                     "parent, parent_entry, created_ms, updated_ms, entries, title, "
+                     "branch, left_by) "
+                     "VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)"},
     [SESSION_SET] = {"change a session", "UPDATE session SET seat = ?2, updated_ms = ?4, "
                                          "entries = ?5, title = ?6 WHERE number = ?1 AND "
                                          "state = ?3"},
     [SESSION_SET_STATE] = {"change a session", "UPDATE session SET state = ?2 WHERE number = ?1"},
+    [SESSION_RENAME] = {"name a branch", "UPDATE session SET id = ?2, left_by = ?3, state = ?4 "
+                                         "WHERE number = ?1"},
     [SESSION_GET] = {"read a session", SESSION_COLUMNS "WHERE id = ?1"},
+    [SESSION_OF_BRANCH] = {"read a branch", SESSION_COLUMNS "WHERE branch = ?1"},
     [SESSIONS] = {"read sessions",
                   SESSION_COLUMNS "WHERE id >= ?1 AND id < ?2 AND (?3 IS NULL OR state = ?3) "
-                                  "ORDER BY id DESC LIMIT ?4"},
+                                  "AND (?5 OR left_by IS NULL) ORDER BY id DESC LIMIT ?4"},
     [SESSIONS_OF_PROJECT] = {"read a project's sessions", SESSION_COLUMNS
-                             "WHERE project_id = ?5 AND id >= ?1 AND id < ?2 AND "
-                             "(?3 IS NULL OR state = ?3) ORDER BY id DESC LIMIT ?4"},
+                             "WHERE project_id = ?6 AND id >= ?1 AND id < ?2 AND "
+                             "(?3 IS NULL OR state = ?3) AND (?5 OR left_by IS NULL) "
+                             "ORDER BY id DESC LIMIT ?4"},
     [COPY_ENTRIES] = {"copy a session's entries",
                       "INSERT INTO session_entry SELECT ?2, seq, id, agent, kind, role, source, "
                       "parent, rank, CASE WHEN superseded <= ?3 THEN superseded END, pinned, "
@@ -159,6 +164,30 @@ static const struct {
                      "count(*) FILTER (WHERE superseded IS NULL AND tokens > 0), "
                      "coalesce(sum(tokens) FILTER (WHERE superseded IS NULL), 0), 0 "
                      "FROM session_entry WHERE session = ?1 GROUP BY agent"},
+    [AGENTS_REWRITTEN] = {"tell a branch's contexts from another's",
+                          "UPDATE session_agent SET generation = 1 + max(generation, coalesce("
+                          "(SELECT max(generation) FROM session_agent WHERE session = ?1), 0)) "
+                          "WHERE session = ?2"},
+    [MOVE_ADD] = {"write a move",
+                  "INSERT INTO session_move (session, act, from_branch, to_branch, entry, "
+                  "snapshot, redone, at_ms) VALUES (?1, ?2, ?3, ?4, ?5, ?6, 0, ?7)"},
+    [MOVE_REDONE] = {"write that a move was taken back",
+                     "UPDATE session_move SET redone = 1 WHERE number = ?1"},
+    [MOVE_LAST] = {"read the last move",
+                   "SELECT number, act, from_branch, to_branch, entry, snapshot, at_ms "
+                   "FROM session_move WHERE session = ?1 AND redone = 0 AND "
+                   "act IN ('undo', 'rewind', 'fork') ORDER BY number DESC LIMIT 1"},
+    [MOVES_COUNT] = {"count the moves",
+                     "SELECT count(*) FROM session_move WHERE session = ?1 AND redone = 0 AND "
+                     "act IN ('undo', 'rewind', 'fork')"},
+    [SNAPSHOT_ADD] = {"write a snapshot",
+                      "INSERT INTO session_snapshot (id, session, entry, folder, way, tree, files, "
+                      "bytes, left_out, at_ms) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)"},
+    [SNAPSHOT_REMOVE] = {"forget a snapshot", "DELETE FROM session_snapshot WHERE id = ?1"},
+    [SNAPSHOTS] = {"read the snapshots",
+                   "SELECT id, session, entry, folder, way, tree, files, bytes, left_out, at_ms "
+                   "FROM session_snapshot WHERE session = ?1 AND (?2 IS NULL OR entry = ?2) "
+                   "AND (?3 IS NULL OR id = ?3) ORDER BY id DESC LIMIT ?4"},
     [CONTENT_ADD] = {"add content", "INSERT INTO session_content (bytes) VALUES (?1)"},
     [CONTENT_GET] = {"read content", "SELECT bytes FROM session_content WHERE number = ?1"},
     [ENTRY_ADD] = {"add an entry",

@@ -227,6 +227,8 @@ void instance_answer(struct instance *instance, uint32_t start, int64_t request,
                      enum peer_answer kind, struct kg_str json);
 
 /* True if one more event about what the plugin does wrong may be written in this second. */
+/* What was reached on its behalf is told and counted as its own. */
+void instance_heard_network(struct instance *instance, const struct gate_event *event);
 bool instance_may_complain(struct instance *instance, uint32_t *ret_suppressed);
 /* The capability that would have let it connect, if it was refused to since then; NULL: it was not.
  */

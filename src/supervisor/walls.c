@@ -186,6 +186,11 @@ static void on_event(void *data, const struct gate_event *event)
     instance_counted(instance);
 }
 
+void instance_heard_network(struct instance *instance, const struct gate_event *event)
+{
+    on_event(instance, event);
+}
+
 void walls_tell_counts(struct instance *instance)
 {
     for (struct walls_tally *tally = instance->tallies; tally != NULL; tally = tally->next) {

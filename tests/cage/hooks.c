@@ -81,8 +81,9 @@ static void fire_for(struct fired *fired, const char *agent, enum manifest_hook 
                      struct kg_str params, const char *designated)
 {
     kg_auto(host_asker_cleanup) struct host_asker *ann = host_asker_new("ann", "req_1");
-    kg_auto(host_asker_cleanup) struct host_asker *asker =
-        host_asker_for(ann, "music", agent, "ses_1");
+    kg_auto(host_asker_cleanup) struct host_asker *asker = host_asker_for(
+        ann,
+        &(struct host_asker){.project_id = "music", .agent_path = agent, .session_id = "ses_1"});
     const struct projects_hook_fire fire = {
         .hook = hook,
         .asker = asker,

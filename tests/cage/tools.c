@@ -69,8 +69,9 @@ static void on_done(void *data, const struct projects_tool_reply *reply)
 static void ask(struct asked *asked, const char *agent, const char *tool, const char *arguments)
 {
     kg_auto(host_asker_cleanup) struct host_asker *ann = host_asker_new("ann", "req_1");
-    kg_auto(host_asker_cleanup) struct host_asker *asker =
-        host_asker_for(ann, "music", agent, "ses_1");
+    kg_auto(host_asker_cleanup) struct host_asker *asker = host_asker_for(
+        ann,
+        &(struct host_asker){.project_id = "music", .agent_path = agent, .session_id = "ses_1"});
     const struct projects_tool_request request = {
         .asker = asker,
         .tool = kg_str(tool),

@@ -73,7 +73,7 @@ LEFT_OUT = {("post", "/api/v1/stop"): "it ends the daemon, and has a test of its
                 ("post", "/api/v1/sessions/{id}/commands/{name}"),
                 *(("post", "/api/v1/sessions/{id}/" + action) for action in (
                     "messages", "runs", "idle", "compact", "undo-compact", "pin", "fork", "resume",
-                    "cancel")))}}
+                    "undo", "redo", "rewind", "cancel")))}}
 WRONG = {"integer": "one", "boolean": "maybe"}
 
 
@@ -332,6 +332,10 @@ class OpenApi(FlowTest):
             act("post", "/resume")
             act("post", "/idle")
             act("post", "/fork")
+            act("post", "/undo", {"dry_run": True})
+            act("post", "/undo")
+            act("post", "/redo")
+            act("post", "/rewind", {"entry": said["added"][1]["id"]})
             act("post", "/cancel")
             act("get", "/questions", query="?all=true")
             act("get", "/commands")

@@ -277,13 +277,14 @@ static void a_question_parks_its_command_and_others_are_told_busy(void **state)
     struct rig *rig = *state;
     load(rig, picks);
     const char *asked = ask(rig, "script.command", "{\"name\":\"pick\"}");
-    assert_has(asked, "\"id\":1,\"method\":\"script.ask\"");
-    assert_has(asked, "\"items\":[{\"label\":\"red\"},{\"label\":\"green\"}]");
+    assert_has(asked, "\"id\":1,\"method\":\"kaged.ask\"");
+    assert_has(asked, "\"enum\":[\"red\",\"green\"]");
     assert_has(ask(rig, "script.command", "{\"name\":\"sure\"}"), "busy");
-    runner_take(rig->runner, KG_STR("{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":2}"));
+    runner_take(rig->runner, KG_STR("{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{\"action\":"
+                                    "\"accept\",\"content\":{\"choice\":\"green\"}}}"));
     assert_has(said(rig), "\"text\":\"table: ");
     asked = ask(rig, "script.command", "{\"name\":\"sure\"}");
-    assert_has(asked, "\"id\":2,\"method\":\"script.ask\"");
+    assert_has(asked, "\"id\":2,\"method\":\"kaged.ask\"");
 }
 
 static void a_question_without_an_answer_is_nil(void **state)

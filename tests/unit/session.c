@@ -433,6 +433,83 @@ static void a_fork_has_all_up_to_its_entry_and_goes_its_own_way(void **data)
     assert_string_equal(ours, "one|two|three");
 }
 
+/* -- branches ---------------------------------------------------------------------------------- */
+
+static int move(struct session_world *world, enum session_act act, const char *target)
+{
+    kg_auto(session_move_clear) struct session_move plan = {0};
+    kg_auto(session_clear) struct session moved = {0};
+    int result =
+        session_move_plan(world->state, world->id, act, kg_str(target), &plan, &world->err);
+    return result < 0
+               ? result
+               : session_move_apply(world->state, world->id, &plan, NULL, &moved, &world->err);
+}
+
+static void assert_said(struct session_world *world, const char *expected)
+{
+    kg_auto(kg_free) char *said = contents(world);
+    assert_string_equal(said, expected);
+}
+
+static void an_id_stays_while_its_session_moves(void **data)
+{
+    struct session_world *world = *data;
+    say(world, SESSION_SYSTEM, "start");
+    say(world, SESSION_USER, "one");
+    say(world, SESSION_ASSISTANT, "two");
+    say(world, SESSION_USER, "three");
+    say(world, SESSION_ASSISTANT, "four");
+    assert_int_equal(move(world, SESSION_MOVE_UNDO, ""), 0);
+    assert_said(world, "start|one|two");
+    assert_int_equal(move(world, SESSION_MOVE_UNDO, ""), 0);
+    assert_said(world, "start");
+    assert_int_equal(move(world, SESSION_MOVE_UNDO, ""), kg_fail(NULL, KG_E_CONFLICT, "x"));
+    assert_non_null(strstr(world->err.message, "nothing to undo"));
+    say(world, SESSION_USER, "five");
+    assert_int_equal(move(world, SESSION_MOVE_REDO, ""), 0);
+    assert_said(world, "start|one|two");
+    assert_int_equal(move(world, SESSION_MOVE_REDO, ""), 0);
+    assert_said(world, "start|one|two|three|four");
+    assert_true(move(world, SESSION_MOVE_REDO, "") < 0);
+    assert_non_null(strstr(world->err.message, "nothing to redo"));
+}
+
+static void a_move_that_something_was_said_since_is_not_made(void **data)
+{
+    struct session_world *world = *data;
+    kg_auto(session_move_clear) struct session_move plan = {0};
+    kg_auto(session_clear) struct session moved = {0};
+    say(world, SESSION_SYSTEM, "start");
+    say(world, SESSION_USER, "one");
+    assert_int_equal(session_move_plan(world->state, world->id, SESSION_MOVE_UNDO, KG_STR(""),
+                                       &plan, &world->err),
+                     0);
+    assert_string_equal(plan.said, "one");
+    say(world, SESSION_USER, "two");
+    assert_true(session_move_apply(world->state, world->id, &plan, NULL, &moved, &world->err) < 0);
+    assert_non_null(strstr(world->err.message, "meanwhile"));
+    assert_said(world, "start|one|two");
+}
+
+static void a_switch_goes_to_what_was_left_or_to_a_copy(void **data)
+{
+    struct session_world *world = *data;
+    kg_auto(session_move_clear) struct session_move plan = {0};
+    say(world, SESSION_SYSTEM, "start");
+    struct session_added one = say(world, SESSION_USER, "one");
+    kg_auto(session_clear) struct session fork = {0};
+    assert_int_equal(session_fork(world->state, world->id, kg_str(one.id.text), "ann", &fork, NULL),
+                     0);
+    assert_int_equal(move(world, SESSION_MOVE_UNDO, ""), 0);
+    assert_int_equal(
+        session_move_plan(world->state, world->id, SESSION_MOVE_REDO, KG_STR(""), &plan, NULL), 0);
+    assert_int_equal(move(world, SESSION_MOVE_SWITCH, plan.to.text), 0);
+    assert_said(world, "start|one");
+    assert_true(move(world, SESSION_MOVE_SWITCH, plan.to.text) < 0);
+    assert_true(move(world, SESSION_MOVE_SWITCH, "ses_0") < 0);
+}
+
 static void an_unknown_entry_is_named(void **data)
 {
     struct session_world *world = *data;
@@ -469,6 +546,9 @@ int main(void)
         TEST(a_transcript_has_what_was_said_since),
         TEST(the_oldest_of_a_transcript_are_left_out_and_counted),
         TEST(a_fork_has_all_up_to_its_entry_and_goes_its_own_way),
+        TEST(an_id_stays_while_its_session_moves),
+        TEST(a_move_that_something_was_said_since_is_not_made),
+        TEST(a_switch_goes_to_what_was_left_or_to_a_copy),
         TEST(an_unknown_entry_is_named),
     };
     return cmocka_run_group_tests_name("session", tests, NULL, NULL);

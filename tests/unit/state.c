@@ -2,6 +2,7 @@
 #include "state/state.h"
 #include "folder.h"
 #include "loop/loop.h"
+#include "state/sessions.h"
 
 #include <errno.h>
 #include <setjmp.h>
@@ -295,9 +296,35 @@ static void a_database_of_the_first_version_is_brought_up_to_date(void **data)
                            "DROP TABLE mcp_setting; DROP TABLE project_prompt; "
                            "DROP TABLE mcp_call; DROP TABLE question; "
                            "DROP TABLE script_grant; "
+                           "DROP TABLE session_move; DROP TABLE session_snapshot; "
                            "PRAGMA user_version = 1");
     struct state *state = open_state(fixture);
     assert_int_equal(state_credential_remove(state, "tok_1", NULL), 0);
+    state_close(state);
+}
+
+static void see_branch(void *data, const struct state_session *session)
+{
+    assert_string_equal(session->branch, "br_01K");
+    assert_null(session->left_by);
+    ++*(int *)data;
+}
+
+static void a_session_from_before_branches_stands_on_one(void **data)
+{
+    struct fixture *fixture = *data;
+    int seen = 0;
+    state_close(open_state(fixture));
+    run_sql(fixture->path,
+            "DROP TABLE session_move; DROP TABLE session_snapshot; DROP INDEX session_by_branch; "
+            "ALTER TABLE session DROP COLUMN branch; ALTER TABLE session DROP COLUMN left_by; "
+            "INSERT INTO session (id, project_id, workdir, seat, state, operator_id, created_ms, "
+            "updated_ms, entries) VALUES ('ses_01K', 'p', '/', 'primary', 'idle', 'ann', 1, 1, 0); "
+            "PRAGMA user_version = 13");
+    struct state *state = open_state(fixture);
+    assert_int_equal(state_session_get(state, "ses_01K", see_branch, &seen, NULL), 0);
+    assert_int_equal(state_session_of_branch(state, "br_01K", see_branch, &seen, NULL), 0);
+    assert_int_equal(seen, 2);
     state_close(state);
 }
 
@@ -573,6 +600,7 @@ int main(void)
         TEST(what_mcp_clients_may_use_is_kept_until_it_is_removed),
         TEST(what_mcp_clients_called_is_bounded_by_age_and_by_size),
         TEST(a_database_of_the_first_version_is_brought_up_to_date),
+        TEST(a_session_from_before_branches_stands_on_one),
         TEST(consents_are_kept_and_replaced),
         TEST(activations_belong_to_a_project),
         TEST(projects_are_kept_until_they_are_unloaded),

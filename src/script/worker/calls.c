@@ -2,6 +2,7 @@
  * What prelude.lua cannot do in Lua. A script never sees this table: it holds what the prelude made
  * of it. Whatever is allocated in here outside of Lua is freed before an error climbs.
  */
+#include "base/base64.h"
 #include "script/worker/internal.h"
 
 #include <stdio.h>
@@ -127,6 +128,30 @@ static int decode(lua_State *lua)
     return 1;
 }
 
+/* -- bytes ------------------------------------------------------------------------------------- */
+
+static int to_base64(lua_State *lua)
+{
+    struct kg_str bytes;
+    struct kg_buf text = {0};
+    bytes.data = luaL_checklstring(lua, 1, &bytes.length);
+    kg_base64_put(&text, bytes);
+    push_owned(lua, &text);
+    return 1;
+}
+
+static int from_base64(lua_State *lua)
+{
+    struct kg_str text;
+    struct kg_buf bytes = {0};
+    text.data = luaL_checklstring(lua, 1, &text.length);
+    kg_buf_reserve(&bytes, text.length + 1);
+    if (!kg_base64_read(text, (unsigned char *)bytes.data, &bytes.length))
+        bytes.length = 0; /* it comes from the daemon, which writes none that cannot be read */
+    push_owned(lua, &bytes);
+    return 1;
+}
+
 /* -- the daemon -------------------------------------------------------------------------------- */
 
 static int push_json(lua_State *lua)
@@ -213,10 +238,20 @@ static int load_text(lua_State *lua)
 void calls_open(lua_State *lua)
 {
     static const luaL_Reg calls[] = {
-        {"ask", ask},           {"tell", tell},      {"parked", is_parked},
-        {"log", log_line},      {"words", words},    {"encode", encode},
-        {"decode", decode},     {"now_ms", now_ms},  {"monotonic_ms", monotonic_ms},
-        {"sleep_ms", sleep_ms}, {"load", load_text}, {NULL, NULL},
+        {"ask", ask},
+        {"tell", tell},
+        {"parked", is_parked},
+        {"log", log_line},
+        {"words", words},
+        {"encode", encode},
+        {"decode", decode},
+        {"now_ms", now_ms},
+        {"monotonic_ms", monotonic_ms},
+        {"sleep_ms", sleep_ms},
+        {"load", load_text},
+        {"to_base64", to_base64},
+        {"from_base64", from_base64},
+        {NULL, NULL},
     };
     luaL_newlib(lua, calls);
     lua_pushlightuserdata(lua, (void *)&calls_ask_mark);

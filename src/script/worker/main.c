@@ -4,11 +4,13 @@
  *
  * usage: kaged-lua [NAME=VALUE...]
  */
+#include "base/confine.h"
 #include "script/worker/internal.h"
 
-#include <signal.h>
 #include <stdio.h>
 #include <unistd.h>
+
+#define OPEN_FILES 16
 
 static int leave(const char *why)
 {
@@ -33,7 +35,7 @@ int main(int count, char **words)
 {
     struct options options;
     struct kg_err err = {0};
-    signal(SIGPIPE, SIG_IGN);
+    kg_confine(077, 0, OPEN_FILES);
     if (read_options(count, words, &options, &err) < 0)
         return leave(err.message);
     struct runner *runner = runner_new(&options, STDIN_FILENO, STDOUT_FILENO, &err);

@@ -4,9 +4,10 @@
 local host = ...
 local error, ipairs, pairs, pcall = error, ipairs, pairs, pcall
 local setmetatable, tonumber, tostring, type = setmetatable, tonumber, tostring, type
-local yield, isyieldable = coroutine.yield, coroutine.isyieldable
-local format, lower, match = string.format, string.lower, string.match
-local insert, remove, sort = table.insert, table.remove, table.sort
+local yield, running = coroutine.yield, coroutine.running
+local format, lower, match, sub = string.format, string.lower, string.match, string.sub
+local concat, insert, remove, sort = table.concat, table.insert, table.remove, table.sort
+local utf8 = { len = utf8.len, offset = utf8.offset }
 local encode, decode, words = host.encode, host.decode, host.words
 
 -- Lua's own runs the handler where the error was raised: inside of the hook that counts instructions, if
@@ -31,6 +32,7 @@ local changed = true    -- the daemon has to hear what is registered
 local commands, command_names = {}, {}
 local tools = {}
 local accepted = {} -- what needs a screen, by name
+local problem_of_load -- in words; nil: it was loaded
 
 -- ---- checks ------------------------------------------------------------------------------------
 
@@ -213,67 +215,231 @@ function kage.credential()
   return nil
 end
 
+-- ---- the session -------------------------------------------------------------------------------
+
+-- What a script asks for is made by the daemon between turns, when its command is over; the last of several counts.
+kage.session = kage.session or {}
+
+function kage.session.entries()
+  need("session_write", "kage.session.entries")
+  return host.ask("script.session.entries", {}).entries
+end
+
+function kage.session.fork_to(at)
+  need("session_write", "kage.session.fork_to")
+  optional(at, "string", "kage.session.fork_to", "the entry")
+  host.ask("script.session.fork_to", { target = at })
+end
+
+function kage.session.switch(target)
+  need("session_write", "kage.session.switch")
+  want_text(target, "kage.session.switch", "the session")
+  host.ask("script.session.switch", { target = target })
+end
+
+-- The files of the session's folder: kept, and made to be those of a snapshot. Beyond kage.
+function kage.session.snapshot()
+  need("session_write", "kage.session.snapshot")
+  need("exec", "kage.session.snapshot")
+  return host.ask("script.session.snapshot", {})
+end
+
+function kage.session.restore(id, options)
+  need("session_write", "kage.session.restore")
+  need("exec", "kage.session.restore")
+  want_text(id, "kage.session.restore", "the snapshot")
+  optional(options, "table", "kage.session.restore", "the options")
+  return host.ask("script.session.restore", { id = id, dry_run = options ~= nil and options.dry_run == true })
+end
+
+-- undo, redo and rewind of words and files: what each would do, or nil and why not; and that it is to be done.
+function kage.session.plan(act, entry)
+  need("session_write", "kage.session.plan")
+  want_text(act, "kage.session.plan", "what is to be done")
+  optional(entry, "string", "kage.session.plan", "the entry")
+  local ok, plan = pcall(host.ask, "script.session.rewind", { act = act, target = entry, dry_run = true })
+  if ok then
+    return plan
+  end
+  return nil, words(plan)
+end
+
+function kage.session.rewind(act, entry)
+  need("session_write", "kage.session.rewind")
+  want_text(act, "kage.session.rewind", "what is to be done")
+  optional(entry, "string", "kage.session.rewind", "the entry")
+  host.ask("script.session.rewind", { act = act, target = entry })
+end
+
+-- ---- files, programs, hosts ---------------------------------------------------------------------
+
+-- The daemon sends bytes that are no text as KEY_base64.
+local function bytes_of(answer, key)
+  local coded = answer[key .. "_base64"]
+  return coded and host.from_base64(coded) or answer[key]
+end
+
+function kage.exec(spec)
+  want(spec, "table", "kage.exec", "the program")
+  want_text(spec.cmd, "kage.exec", "cmd")
+  optional(spec.args, "table", "kage.exec", "args")
+  optional(spec.cwd, "string", "kage.exec", "cwd")
+  optional(spec.timeout_secs, "number", "kage.exec", "timeout_secs")
+  for _, word in ipairs(spec.args or {}) do
+    want(word, "string", "kage.exec", "an argument")
+  end
+  need("exec", "kage.exec")
+  local ran = host.ask("script.exec", { cmd = spec.cmd, args = spec.args and #spec.args > 0 and spec.args or nil,
+                                        cwd = spec.cwd, timeout_secs = spec.timeout_secs })
+  return { code = ran.code, stdout = bytes_of(ran, "stdout"), stderr = bytes_of(ran, "stderr"),
+           timed_out = ran.timed_out, truncated = ran.truncated }
+end
+
+kage.fs = {}
+
+function kage.fs.read(path)
+  want_text(path, "kage.fs.read", "the path")
+  local answer = host.ask("script.fs.read", { path = path })
+  if answer.content_base64 and not utf8.len(bytes_of(answer, "content")) then
+    raise("kage.fs.read: %s is not UTF-8", path)
+  end
+  return bytes_of(answer, "content")
+end
+
+function kage.fs.write(path, bytes)
+  want_text(path, "kage.fs.write", "the path")
+  want(bytes, "string", "kage.fs.write", "the content")
+  host.ask("script.fs.write", { path = path, content_base64 = host.to_base64(bytes) })
+end
+
+kage.http = {}
+
+local function fetch(method, url, options)
+  local name = "kage.http." .. lower(method)
+  want_text(url, name, "the url")
+  options = optional(options, "table", name, "the options") or {}
+  if options.body ~= nil and options.json ~= nil then
+    error(name .. ": there is either body or json", 3)
+  end
+  local headers = {}
+  for key, value in pairs(optional(options.headers, "table", name, "headers") or {}) do
+    headers[want(key, "string", name, "a header's name")] = tostring(value)
+  end
+  local body = options.json ~= nil and encode(options.json) or optional(options.body, "string", name, "body") or ""
+  if options.json ~= nil and headers["Content-Type"] == nil and headers["content-type"] == nil then
+    headers["Content-Type"] = "application/json"
+  end
+  local answer = host.ask("script.http", { method = method, url = url, headers = headers,
+                                           body_base64 = host.to_base64(body), max_bytes = options.max_bytes,
+                                           timeout_secs = options.timeout_secs })
+  return { status = answer.status, body = bytes_of(answer, "body"), content_type = answer.content_type,
+           truncated = answer.truncated }
+end
+
+function kage.http.get(url, options)
+  return fetch("GET", url, options)
+end
+function kage.http.post(url, options)
+  return fetch("POST", url, options)
+end
+function kage.http.delete(url, options)
+  return fetch("DELETE", url, options)
+end
+
 -- ---- questions to a person ---------------------------------------------------------------------
 
 kage.ui = { notify = notify }
 
-local function question(kind, asked)
-  if not isyieldable() then
-    raise("kage.ui.%s: cannot be asked from here", kind)
+-- Coroutines that serve what somebody waits for, who can be asked.
+local askable = setmetatable({}, { __mode = "k" })
+local title_max = 2000 -- bytes
+
+function kage.has_ui()
+  return askable[running()] == true
+end
+
+-- What fits, and ends with a whole character.
+local function cut(text)
+  if #text <= title_max then
+    return text ~= "" and text or "?"
+  end
+  return sub(text, 1, utf8.offset(text, 0, title_max + 1) - 1)
+end
+
+-- The answer: {action, content}, or nil.
+local function question(kind, title, schema)
+  if not askable[running()] then
+    raise("kage.ui.%s: there is nobody to ask from here", kind)
   end
   if host.parked() then
     raise("kage.ui.%s: busy, another question of this script waits for its answer", kind)
   end
-  asked.kind = kind
-  return yield(host.ask_mark, asked)
+  local answer = yield(host.ask_mark, { title = cut(title), schema = schema })
+  return type(answer) == "table" and answer or {}
 end
 
--- Items for who chooses; what each stands for stays here.
+-- A form with one field; its value, or nil.
+local function ask_one(kind, title, name, field)
+  local answer = question(kind, title, { type = "object", properties = { [name] = field }, required = { name } })
+  return answer.action == "accept" and type(answer.content) == "table" and answer.content[name] or nil
+end
+
+-- Labels for who chooses, each once; what each stands for stays here. Nil: one has no label.
 local function choices(items)
-  local labels, values = {}, {}
-  for i, item in ipairs(items) do
+  local labels, values, details = {}, {}, {}
+  for _, item in ipairs(items) do
     if type(item) == "string" then
       item = { label = item }
     end
     if type(item) ~= "table" or type(item.label) ~= "string" then
       return nil
     end
-    labels[i] = { label = item.label, detail = type(item.detail) == "string" and item.detail or nil }
-    values[i] = item.value == nil and item.label or item.value
+    local label, count = item.label, 1
+    while values[label] ~= nil do
+      count = count + 1
+      label = format("%s (%d)", item.label, count)
+    end
+    insert(labels, label)
+    values[label] = item.value == nil and item.label or item.value
+    if type(item.detail) == "string" then
+      insert(details, label .. ": " .. item.detail)
+    end
   end
-  return labels, values
+  return labels, values, details
 end
 
 function kage.ui.select(title, items)
   want(title, "string", "kage.ui.select", "the title")
   want(items, "table", "kage.ui.select", "the items")
-  local labels, values = choices(items)
+  local labels, values, details = choices(items)
   if labels == nil or #labels == 0 then
     notify(format("%s: a choice has no label, or there is none", title), "error")
     return nil
   end
-  return values[question("select", { title = title, items = labels })]
+  local field = { type = "string", enum = labels }
+  if #details > 0 then
+    field.description = concat(details, "; ")
+  end
+  return values[ask_one("select", title, "choice", field)]
 end
 
 function kage.ui.confirm(title, message)
   want(title, "string", "kage.ui.confirm", "the title")
   want(message, "string", "kage.ui.confirm", "the message")
-  return question("confirm", { title = title, message = message }) == true
-end
-
-local function ask_text(kind, title, more, what)
-  want(title, "string", "kage.ui." .. kind, "the title")
-  optional(more, "string", "kage.ui." .. kind, what)
-  local text = question(kind, { title = title, [what] = more })
-  return type(text) == "string" and text or nil
+  local words = message ~= "" and title .. ": " .. message or title
+  return question("confirm", words, { type = "object" }).action == "accept"
 end
 
 function kage.ui.input(title, placeholder)
-  return ask_text("input", title, placeholder, "placeholder")
+  want(title, "string", "kage.ui.input", "the title")
+  optional(placeholder, "string", "kage.ui.input", "the placeholder")
+  return ask_one("input", title, "text", { type = "string", description = placeholder })
 end
 
 function kage.ui.editor(title, prefill)
-  return ask_text("editor", title, prefill, "prefill")
+  want(title, "string", "kage.ui.editor", "the title")
+  optional(prefill, "string", "kage.ui.editor", "the prefill")
+  return ask_one("editor", title, "text", { type = "string", default = prefill })
 end
 
 -- ---- commands ----------------------------------------------------------------------------------
@@ -395,6 +561,7 @@ end
 local dispatch = {}
 
 function dispatch.command(params)
+  askable[running()] = true
   local command = command_names[params.name]
   if command == nil then
     return failed("there is no command %s", tostring(params.name))
@@ -448,6 +615,7 @@ function kage.override_tool(spec)
 end
 
 function dispatch.tool(params)
+  askable[running()] = true
   local tool = tools[params.name]
   if tool == nil then
     return failed("there is no tool %s", tostring(params.name))
@@ -465,27 +633,26 @@ end
 -- How each is answered: by nothing, by another value, by a yes or no, by a veto, by a verdict on a call.
 local events = {
   agent_start = "notify", agent_end = "notify", before_agent_start = "notify",
-  turn_start = "notify", turn_end = "notify",
-  message_start = "notify", message_update = "notify", message_end = "notify",
-  after_provider_response = "notify",
-  tool_update = "notify", tool_result = "notify", tool_call = "verdict",
-  model_select = "notify", thinking_level_select = "notify", permission_mode_select = "notify",
-  user_bash = "notify", user_shell = "notify", option_set = "notify", color_scheme = "notify", user = "notify",
-  transform_context = "transform", before_provider_request = "transform", compact_prepare = "transform",
-  should_stop_after_turn = "stop",
-  session_before_switch = "veto", session_before_fork = "veto", resources_discover = "notify",
+  turn_start = "notify", turn_end = "notify", message_end = "notify", after_provider_response = "notify",
+  tool_result = "notify", tool_call = "verdict",
+  transform_context = "transform", before_provider_request = "transform",
+  should_stop_after_turn = "stop", session_before_switch = "veto",
 }
-local needs_context = {
-  transform_context = true, before_provider_request = true, compact_prepare = true,
-  before_agent_start = true, message_update = true,
+-- Known, and never told: what they are about does not happen here.
+local never = {
+  message_start = true, message_update = true, tool_update = true, model_select = true, thinking_level_select = true,
+  permission_mode_select = true, user_bash = true, user_shell = true, option_set = true, color_scheme = true,
+  user = true, compact_prepare = true, session_before_fork = true, resources_discover = true,
 }
+local needs_context = { transform_context = true, before_provider_request = true, before_agent_start = true }
 local handlers = {} -- by event, in the order of registration
 local nothing = function() end
 
 function kage.on(event, handler)
   want(handler, "function", "kage.on", "the handler")
   if events[event] == nil then
-    log("warn", format("kage.on: there is no event %s", tostring(event)))
+    log("warn", format(never[event] and "kage.on: %s is never told in this version" or "kage.on: there is no event %s",
+                       tostring(event)))
     return nothing
   end
   if needs_context[event] and not grants.context then
@@ -584,6 +751,7 @@ function answer.verdict(event, list, text)
 end
 
 function dispatch.event(params)
+  askable[running()] = true
   local list = {}
   for i, entry in ipairs(handlers[params.event] or {}) do
     list[i] = entry
@@ -691,6 +859,7 @@ end
 for _, name in ipairs({ "set_header", "set_footer", "set_slot" }) do
   kage.ui[name] = accept("kage.ui." .. name)
 end
+kage.http.post_stream = accept("kage.http.post_stream", {})
 for _, name in ipairs({ "register_widget", "set_status", "clear_status", "register_block_renderer",
                         "add_autocomplete_provider", "register_provider", "provider_error", "on_acp_permission" }) do
   kage[name] = accept("kage." .. name)
@@ -710,11 +879,12 @@ function dispatch.load(params)
   script, config = params.name, encode(params.config or {})
   session, grants = params.session or {}, params.grants or {}
   local chunk, problem = host.load(params.source, script)
-  if chunk == nil then
-    return { error = problem }
+  if chunk ~= nil then
+    local ok, raised = pcall(chunk)
+    problem = not ok and words(raised) or nil
   end
-  local ok, raised = pcall(chunk)
-  return { error = not ok and words(raised) or nil }
+  problem_of_load, changed = problem, true
+  return { error = problem }
 end
 
 -- The session, the grants or the configuration are others now.
@@ -781,6 +951,7 @@ return {
         some[name] = nil
       end
     end
+    some.problem = problem_of_load
     return some
   end,
   due = function()

@@ -228,7 +228,7 @@ static void park(struct runner *runner, struct job *job, int count)
         job->asked = ++runner->last_id;
         job->next = runner->parked;
         runner->parked = job;
-        send_request(runner, job->asked, "script.ask", kg_buf_view(&finishing.json));
+        send_request(runner, job->asked, "kaged.ask", kg_buf_view(&finishing.json));
     }
     kg_buf_free(&finishing.json);
 }

@@ -10,6 +10,7 @@
  *   "text"                            TEXT, NUL included
  *   {"$blob": "base64"}               BLOB; also TEXT that is not UTF-8, on its way out
  */
+#include "base/base64.h"
 #include "storage/worker/internal.h"
 
 #include <math.h>
@@ -17,62 +18,6 @@
 #include <stdlib.h>
 
 #define BLOB_KEY "$blob"
-
-/* -- base64 ------------------------------------------------------------------------------------ */
-
-static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-
-static int digit_value(char c)
-{
-    if (c >= 'A' && c <= 'Z')
-        return c - 'A';
-    if (c >= 'a' && c <= 'z')
-        return c - 'a' + 26;
-    if (kg_is_digit(c))
-        return c - '0' + 52;
-    return c == '+' ? 62 : c == '/' ? 63 : -1;
-}
-
-/* Groups of four with their padding, and no stray bits; out may be the text itself. */
-static bool decode_base64(struct kg_str text, unsigned char *out, size_t *ret_length)
-{
-    if (text.length % 4 != 0)
-        return false;
-    size_t padding = 0;
-    while (padding < 2 && padding < text.length && text.data[text.length - 1 - padding] == '=')
-        padding++;
-    size_t count = text.length - padding;
-    size_t length = 0;
-    uint32_t bits = 0;
-    for (size_t i = 0; i < count; i++) {
-        int value = digit_value(text.data[i]);
-        if (value < 0)
-            return false;
-        bits = bits << 6 | (uint32_t)value;
-        if (i % 4 != 0)
-            out[length++] = (unsigned char)(bits >> (6 - i % 4 * 2));
-    }
-    if ((padding == 1 && (bits & 0x03) != 0) || (padding == 2 && (bits & 0x0F) != 0))
-        return false;
-    *ret_length = length;
-    return true;
-}
-
-static void put_base64(struct kg_buf *out, const unsigned char *bytes, size_t length)
-{
-    kg_buf_reserve(out, length / 3 * 4 + 4);
-    char *to = out->data + out->length;
-    for (size_t i = 0; i < length; i += 3) {
-        size_t left = length - i;
-        uint32_t bits = (uint32_t)bytes[i] << 16 | (left > 1 ? (uint32_t)bytes[i + 1] << 8 : 0) |
-                        (left > 2 ? bytes[i + 2] : 0);
-        *to++ = digits[bits >> 18];
-        *to++ = digits[bits >> 12 & 63];
-        *to++ = left > 1 ? digits[bits >> 6 & 63] : '=';
-        *to++ = left > 2 ? digits[bits & 63] : '=';
-    }
-    out->length = (size_t)(to - out->data);
-}
 
 /* -- JSON to SQLite ---------------------------------------------------------------------------- */
 
@@ -114,7 +59,7 @@ static int bind_blob(sqlite3_stmt *handle, int index, struct kg_str span, struct
     struct kg_str text = span_text(value, scratch);
     char *bytes = scratch->data + scratch->length;
     size_t length;
-    if (!decode_base64(text, (unsigned char *)bytes, &length))
+    if (!kg_base64_read(text, (unsigned char *)bytes, &length))
         return refuse(failure, index, "has a $blob that is not base64 with its padding");
     scratch->length += length;
     return bound(handle, sqlite3_bind_blob64(handle, index, bytes, length, SQLITE_STATIC), index,
@@ -171,7 +116,7 @@ static void put_blob(struct kg_buf *out, const void *bytes, size_t length)
 {
     kg_buf_text(out, "{\"" BLOB_KEY "\":\"");
     if (bytes != NULL)
-        put_base64(out, bytes, length);
+        kg_base64_put(out, (struct kg_str){(const char *)bytes, length});
     kg_buf_text(out, "\"}");
 }
 

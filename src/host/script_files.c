@@ -1,0 +1,428 @@
+/*
+ * kage.exec, kage.fs and kage.http, as the daemon serves them: what a stranger asks for is checked
+ * and becomes a program in a cage, see script_run.c. A path is meant below the session's folder;
+ * one that leads out of it is refused here with words, and would reach nothing there.
+ */
+#include "host/internal.h"
+
+#include "base/base64.h"
+#include "base/url.h"
+#include "helper/helper.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+
+#define OUTPUT_MAX      ((size_t)1 << 20)
+#define WORDS_MAX       1024
+#define WORDS_BYTES_MAX ((size_t)128 * 1024)
+#define FILE_SEC        30
+#define EXEC_SEC_MAX    300
+#define HTTP_SEC_MAX    120
+#define HTTP_BYTES_MAX  ((size_t)2 << 20)
+#define HEAD_BYTES_MAX  4096
+
+static void refuse(struct host_script_request *request, const char *call, struct kg_err *err)
+{
+    kg_wrap(err, 0, "%s", call);
+    host_script_fail(request, err);
+}
+
+/* -- what comes back --------------------------------------------------------------------------- */
+
+/* Bytes as a text where they are one that JSON does not make much longer, else in base64. */
+static void put_bytes(struct kg_json_writer *json, const char *key, struct kg_str bytes)
+{
+    kg_auto(kg_buf_free) struct kg_buf text = {0};
+    bool is_text = kg_utf8_valid(bytes) == bytes.length;
+    if (is_text)
+        kg_json_put_string(&text, bytes);
+    if (is_text && text.length <= bytes.length / 3 * 4 + 64) {
+        kg_json_named_raw(json, key, kg_buf_view(&text));
+        return;
+    }
+    kg_auto(kg_free) char *name = kg_format("%s_base64", key);
+    text.length = 0;
+    kg_base64_put(&text, bytes);
+    kg_json_named_str(json, name, kg_buf_view(&text));
+}
+
+static void reply_output(struct host_script_request *request, const struct helper_run_result *ran)
+{
+    kg_auto(kg_buf_free) struct kg_buf result = {0};
+    struct kg_json_writer json = kg_json_writer(&result);
+    kg_json_begin(&json, '{');
+    kg_json_named_int(&json, "code", ran->how.signal != 0 ? -1 : ran->how.exit_code);
+    put_bytes(&json, "stdout", kg_buf_view(&ran->out));
+    put_bytes(&json, "stderr", kg_buf_view(&ran->err));
+    kg_json_named_bool(&json, "timed_out", ran->timed_out);
+    kg_json_named_bool(&json, "truncated", ran->truncated);
+    kg_json_end(&json, '}');
+    host_script_reply(request, kg_buf_view(&result));
+}
+
+static int read_number(const struct kg_node *params, const char *key, int64_t fallback, int64_t max,
+                       int64_t *ret_number, struct kg_err *err)
+{
+    const struct kg_node *node = kg_node_get(params, key);
+    *ret_number = fallback;
+    if (node == NULL || (kg_node_int(node, ret_number) && *ret_number >= 1 && *ret_number <= max))
+        return 0;
+    return kg_fail(err, KG_E_INVALID_PARAMS, "%s is from 1 to %lld", key, (long long)max);
+}
+
+/* -- paths ------------------------------------------------------------------------------------- */
+
+static bool is_plain(struct kg_str text)
+{
+    return text.length > 0 && memchr(text.data, '\0', text.length) == NULL;
+}
+
+/* Links followed, of the longest part that is there; owned. */
+static char *real_part(const char *path)
+{
+    kg_auto(kg_free) char *at = kg_strdup(path);
+    for (;;) {
+        char *real = realpath(at, NULL);
+        if (real != NULL || strcmp(at, "/") == 0)
+            return real != NULL ? real : kg_strdup("/");
+        char *above = kg_path_folder(at);
+        free(at);
+        at = above;
+    }
+}
+
+/* Where it is, or would be; owned. NULL: that is not in the session's folder. */
+static char *find_below(const struct host_script_request *request, struct kg_str path,
+                        struct kg_err *err)
+{
+    const char *root = host_script_whom(request)->root;
+    if (root == NULL || !is_plain(path) || path.length >= PATH_MAX) {
+        kg_fail(err, KG_E_INVALID_PARAMS,
+                root ? "a path is a text of 1 to %d bytes" : "the session has no folder",
+                PATH_MAX - 1);
+        return NULL;
+    }
+    kg_auto(kg_free) char *text = kg_str_dup(path);
+    kg_auto(kg_free) char *joined = cage_path_join(root, text);
+    kg_auto(kg_free) char *real_root = realpath(root, NULL), *real = real_part(joined);
+    if (real_root != NULL && kg_path_within(joined, root) && kg_path_within(real, real_root))
+        return kg_steal(&joined);
+    kg_fail(err, KG_E_REFUSED, "%.*s is not in the session's folder", KG_STR_CUT(path, 128));
+    return NULL;
+}
+
+/* "env -C FOLDER", which is what a command begins with: HOST_ENV_WORDS. Owned. */
+static char **begin_command(const char *folder)
+{
+    char **command = kg_list_new(0);
+    kg_list_add(&command, kg_strdup("/usr/bin/env"));
+    kg_list_add(&command, kg_strdup("-C"));
+    kg_list_add(&command, kg_strdup(folder));
+    return command;
+}
+
+/* -- kage.exec --------------------------------------------------------------------------------- */
+
+static void on_executed(struct host_script_request *request, struct helper_run_result *ran)
+{
+    reply_output(request, ran);
+}
+
+/* A relative folder below the session's. Owned. */
+static char *find_folder(const struct host_script_request *request, const struct kg_node *params,
+                         struct kg_err *err)
+{
+    struct kg_str cwd = kg_node_text(params, "cwd");
+    struct stat there;
+    if (cwd.length > 0 && (cwd.data[0] == '/' || memmem(cwd.data, cwd.length, "..", 2) != NULL)) {
+        kg_fail(err, KG_E_INVALID_PARAMS, "cwd is a path below the session's folder, without ..");
+        return NULL;
+    }
+    kg_auto(kg_free) char *folder = find_below(request, cwd.length > 0 ? cwd : KG_STR("."), err);
+    if (folder != NULL && (stat(folder, &there) < 0 || !S_ISDIR(there.st_mode))) {
+        kg_fail(err, KG_E_NOT_FOUND, "cwd %.*s is no folder", KG_STR_CUT(cwd, 128));
+        return NULL;
+    }
+    return kg_steal(&folder);
+}
+
+/* As env takes it: a name is looked for in the system, a path is meant from the folder on. */
+static int add_program(struct kg_str cmd, const char *folder, char ***command, struct kg_err *err)
+{
+    bool is_path = cmd.length > 0 && memchr(cmd.data, '/', cmd.length) != NULL;
+    if (!is_plain(cmd) || cmd.length >= PATH_MAX || cmd.data[0] == '-' ||
+        memchr(cmd.data, '=', cmd.length) != NULL)
+        return kg_fail(err, KG_E_INVALID_PARAMS, "cmd is the name of a program");
+    kg_auto(kg_free) char *name = kg_str_dup(cmd);
+    kg_list_add(command, is_path ? cage_path_join(folder, name) : kg_steal(&name));
+    return 0;
+}
+
+static int add_words(const struct kg_node *params, char ***command, struct kg_err *err)
+{
+    const struct kg_node *words = kg_node_list(params, "args");
+    size_t bytes = 0;
+    for (uint32_t i = 0; i < words->count; i++) {
+        const struct kg_node *word = &words->items[i];
+        bool fits = word->type == KG_STRING && (word->text.length == 0 || is_plain(word->text));
+        bytes += fits ? word->text.length + 1 : 0;
+        if (!fits || i >= WORDS_MAX || bytes > WORDS_BYTES_MAX)
+            return kg_fail(err, KG_E_INVALID_PARAMS,
+                           "args is a list of at most %d texts and %zu bytes", WORDS_MAX,
+                           WORDS_BYTES_MAX);
+        kg_list_add(command, kg_str_dup(word->text));
+    }
+    return 0;
+}
+
+void host_script_serve_exec(struct host_script_request *request, const struct kg_node *params,
+                            void *data)
+{
+    static const char call[] = "kage.exec";
+    struct kg_str cmd = kg_node_text(params, "cmd");
+    struct kg_err err = {0};
+    int64_t seconds = 0;
+    (void)data;
+    if (host_script_check(request, POWER_EXEC, cmd, call, &err) < 0) {
+        host_script_fail(request, &err);
+        return;
+    }
+    kg_auto(kg_free) char *folder = find_folder(request, params, &err);
+    char **command = begin_command(folder ? folder : "");
+    if (folder == NULL || add_program(cmd, folder, &command, &err) < 0 ||
+        add_words(params, &command, &err) < 0 ||
+        read_number(params, "timeout_secs", FILE_SEC, EXEC_SEC_MAX, &seconds, &err) < 0) {
+        kg_list_free(command);
+        refuse(request, call, &err);
+        return;
+    }
+    host_script_run(request, &(struct host_script_wish){.call = call,
+                                                        .command = command,
+                                                        .capability = "write:fs:project:/",
+                                                        .runs_all = true,
+                                                        .output_max = OUTPUT_MAX,
+                                                        .timeout_ms = (uint64_t)seconds * 1000,
+                                                        .on_ran = on_executed});
+}
+
+/* -- kage.fs ----------------------------------------------------------------------------------- */
+
+static void on_file_done(struct host_script_request *request, const char *call,
+                         const struct helper_run_result *ran)
+{
+    struct kg_err err = {0};
+    struct kg_str words = kg_buf_view(&ran->err);
+    kg_auto(kg_buf_free) struct kg_buf result = {0};
+    struct kg_json_writer json = kg_json_writer(&result);
+    if (ran->timed_out)
+        kg_fail(&err, KG_E_REQUEST_TIMEOUT, "the file took longer than %d s", FILE_SEC);
+    else if (ran->how.exit_code != 0)
+        kg_fail(&err, KG_E_REFUSED, "%.*s", KG_STR_CUT(words, 300));
+    else if (ran->truncated)
+        kg_fail(&err, KG_E_TOO_LARGE, "the file has more than %zu bytes", OUTPUT_MAX);
+    if (err.code != KG_OK) {
+        refuse(request, call, &err);
+        return;
+    }
+    kg_json_begin(&json, '{');
+    put_bytes(&json, "content", kg_buf_view(&ran->out));
+    kg_json_end(&json, '}');
+    host_script_reply(request, kg_buf_view(&result));
+}
+
+static void on_read(struct host_script_request *request, struct helper_run_result *ran)
+{
+    on_file_done(request, "kage.fs.read", ran);
+}
+
+static void on_written(struct host_script_request *request, struct helper_run_result *ran)
+{
+    on_file_done(request, "kage.fs.write", ran);
+}
+
+/* Whether there is a file; a FIFO, or a device, would be waited for. */
+static int check_file(const char *path, struct kg_str named, struct kg_err *err)
+{
+    struct stat there;
+    if (stat(path, &there) < 0)
+        return kg_fail(err, KG_E_NOT_FOUND, "%.*s: %s", KG_STR_CUT(named, 128), strerror(errno));
+    return S_ISREG(there.st_mode)
+               ? 0
+               : kg_fail(err, KG_E_REFUSED, "%.*s is not a file", KG_STR_CUT(named, 128));
+}
+
+void host_script_serve_read(struct host_script_request *request, const struct kg_node *params,
+                            void *data)
+{
+    struct kg_str named = kg_node_text(params, "path");
+    struct kg_err err = {0};
+    (void)data;
+    kg_auto(kg_free) char *path = find_below(request, named, &err);
+    if (path == NULL || check_file(path, named, &err) < 0) {
+        refuse(request, "kage.fs.read", &err);
+        return;
+    }
+    char **command = begin_command("/");
+    kg_list_add(&command, kg_strdup("cat"));
+    kg_list_add(&command, kg_steal(&path));
+    host_script_run(request, &(struct host_script_wish){.call = "kage.fs.read",
+                                                        .command = command,
+                                                        .capability = "read:fs:project:/",
+                                                        .output_max = OUTPUT_MAX,
+                                                        .timeout_ms = FILE_SEC * 1000,
+                                                        .on_ran = on_read});
+}
+
+/* The bytes of a text, or of one in base64. */
+static int take_bytes(const struct kg_node *params, const char *key, size_t max,
+                      struct kg_buf *ret_bytes, struct kg_err *err)
+{
+    kg_auto(kg_free) char *coded_key = kg_format("%s_base64", key);
+    struct kg_str plain = kg_node_text(params, key), coded = kg_node_text(params, coded_key);
+    if (plain.length > max || coded.length / 4 * 3 > max + 2)
+        return kg_fail(err, KG_E_TOO_LARGE, "%s has more than %zu bytes", key, max);
+    kg_buf_str(ret_bytes, plain);
+    if (coded.length == 0)
+        return 0;
+    kg_buf_reserve(ret_bytes, coded.length);
+    return kg_base64_read(coded, (unsigned char *)ret_bytes->data, &ret_bytes->length)
+               ? 0
+               : kg_fail(err, KG_E_INVALID_PARAMS, "%s is not base64", coded_key);
+}
+
+/* The mode that the file has, or a new one gets; a link is not written through. */
+static int check_target(const char *path, struct kg_str named, mode_t *ret_mode, struct kg_err *err)
+{
+    struct stat there;
+    bool exists = lstat(path, &there) == 0;
+    *ret_mode = exists ? there.st_mode & 0777 : 0644;
+    return !exists || S_ISREG(there.st_mode)
+               ? 0
+               : kg_fail(err, KG_E_REFUSED, "%.*s is not a file", KG_STR_CUT(named, 128));
+}
+
+void host_script_serve_write(struct host_script_request *request, const struct kg_node *params,
+                             void *data)
+{
+    struct kg_str named = kg_node_text(params, "path");
+    struct kg_buf content = {0};
+    struct kg_err err = {0};
+    mode_t mode = 0;
+    (void)data;
+    kg_auto(kg_free) char *path = find_below(request, named, &err);
+    if (path == NULL || check_target(path, named, &mode, &err) < 0 ||
+        take_bytes(params, "content", OUTPUT_MAX, &content, &err) < 0) {
+        kg_buf_free(&content);
+        refuse(request, "kage.fs.write", &err);
+        return;
+    }
+    char **command = begin_command("/");
+    kg_list_add(&command, kg_strdup("install"));
+    kg_list_add(&command, kg_strdup("-D"));
+    kg_list_add(&command, kg_format("-m%04o", (unsigned)mode));
+    kg_list_add(&command, kg_strdup("/dev/stdin"));
+    kg_list_add(&command, kg_steal(&path));
+    host_script_run(request, &(struct host_script_wish){.call = "kage.fs.write",
+                                                        .command = command,
+                                                        .capability = "write:fs:project:/",
+                                                        .input = content,
+                                                        .output_max = HEAD_BYTES_MAX,
+                                                        .timeout_ms = FILE_SEC * 1000,
+                                                        .on_ran = on_written});
+}
+
+/* -- kage.http --------------------------------------------------------------------------------- */
+
+/* kaged-http writes a line of JSON, and behind it the body. */
+static void on_fetched(struct host_script_request *request, struct helper_run_result *ran)
+{
+    static const char call[] = "kage.http";
+    struct kg_err err = {0};
+    kg_auto(kg_buf_free) struct kg_buf result = {0};
+    struct kg_str body = kg_buf_view(&ran->out), words = kg_buf_view(&ran->err);
+    struct kg_json_writer json = kg_json_writer(&result);
+    struct kg_str head = kg_str_cut(&body, '\n');
+    kg_auto(kg_doc_cleanup) struct kg_doc *doc =
+        ran->how.exit_code == 0 ? kg_json_read(head, &err) : NULL;
+    if (ran->timed_out)
+        kg_fail(&err, KG_E_REQUEST_TIMEOUT, "there was no answer in time");
+    else if (doc == NULL)
+        kg_fail(&err, KG_E_IO, "%.*s", KG_STR_CUT(words, 300));
+    if (err.code != KG_OK) {
+        refuse(request, call, &err);
+        return;
+    }
+    kg_json_begin(&json, '{');
+    kg_json_named_int(&json, "status", kg_node_number(doc->root, "status"));
+    kg_json_named_str(&json, "content_type", kg_node_text(doc->root, "content_type"));
+    kg_json_named_bool(&json, "truncated", kg_node_is_true(doc->root, "truncated"));
+    put_bytes(&json, "body", body);
+    kg_json_end(&json, '}');
+    host_script_reply(request, kg_buf_view(&result));
+}
+
+/* A host that the grant names is reached wherever it is, any other not in a private network. */
+static int make_reach(const struct host_script_request *request, const char *url, char **ret_reach,
+                      struct kg_err *err)
+{
+    kg_auto(kg_free) char *host = NULL;
+    uint16_t port = 0;
+    if (!kg_url_host(url, &host, &port))
+        return kg_fail(err, KG_E_INVALID_PARAMS, "the url begins with https:// or http://");
+    char *const *grants = host_script_grants(host_script_asker(request));
+    if (!config_grants_cover(grants, POWER_NET, kg_str(host)))
+        return host_script_check(request, POWER_NET, kg_str(host), "kage.http", err);
+    *ret_reach = config_grants_name(grants, POWER_NET, kg_str(host))
+                     ? kg_format("net:%s:%u", host, (unsigned)port)
+                     : kg_strdup("net:*");
+    return 0;
+}
+
+static void put_request(const struct kg_node *params, const char *url, struct kg_str body,
+                        int64_t seconds, int64_t max_bytes, struct kg_buf *out)
+{
+    const struct kg_node *headers = kg_node_typed(params, "headers", KG_OBJECT);
+    struct kg_json_writer json = kg_json_writer(out);
+    kg_json_begin(&json, '{');
+    kg_json_named_str(&json, "method", kg_node_text(params, "method"));
+    kg_json_named_text(&json, "url", url);
+    kg_json_named_int(&json, "timeout_secs", seconds);
+    kg_json_named_int(&json, "max_bytes", max_bytes);
+    if (headers != NULL) {
+        kg_json_key(&json, "headers");
+        kg_json_node(&json, headers);
+    }
+    kg_json_end(&json, '}');
+    kg_buf_char(out, '\n');
+    kg_buf_str(out, body);
+}
+
+void host_script_serve_http(struct host_script_request *request, const struct kg_node *params,
+                            void *data)
+{
+    struct kg_err err = {0};
+    int64_t seconds = 0, max_bytes = 0;
+    kg_auto(kg_buf_free) struct kg_buf body = {0};
+    kg_auto(kg_free) char *reach = NULL, *program = helper_program("kaged-http", &err);
+    kg_auto(kg_free) char *url = kg_str_dup(kg_node_text(params, "url"));
+    (void)data;
+    if (program == NULL || make_reach(request, url, &reach, &err) < 0 ||
+        read_number(params, "timeout_secs", FILE_SEC, HTTP_SEC_MAX, &seconds, &err) < 0 ||
+        read_number(params, "max_bytes", HTTP_BYTES_MAX, HTTP_BYTES_MAX, &max_bytes, &err) < 0 ||
+        take_bytes(params, "body", OUTPUT_MAX, &body, &err) < 0) {
+        refuse(request, "kage.http", &err);
+        return;
+    }
+    struct host_script_wish wish = {.call = "kage.http",
+                                    .command = kg_list_new(0),
+                                    .capability = reach,
+                                    .is_ours = true,
+                                    .output_max = HTTP_BYTES_MAX + HEAD_BYTES_MAX,
+                                    .timeout_ms = (uint64_t)(seconds + 5) * 1000,
+                                    .on_ran = on_fetched};
+    kg_list_add(&wish.command, kg_steal(&program));
+    put_request(params, url, kg_buf_view(&body), seconds, max_bytes, &wish.input);
+    host_script_run(request, &wish);
+}
