@@ -170,7 +170,8 @@ void session_ask(const struct cli *cli, const struct kg_node *question)
                 KG_STR_ARG(cli_text(question, "id")));
         return;
     }
-    put_answer(&body, ask_person(tty, question, &content), kg_buf_view(&content));
+    const char *action = ask_person(tty, question, &content);
+    put_answer(&body, action, kg_buf_view(&content));
     kg_buf_text(&rest, "/questions/");
     kg_buf_percent(&rest, cli_text(question, "id"));
     session_put_target(&target, cli, kg_buf_terminate(&rest));

@@ -61,7 +61,7 @@ class Screen:
 
     def wait_prompt(self):
         """Until the last line is an empty prompt."""
-        wait_for(lambda: self.text().rstrip("\n").splitlines()[-1:] == [">"], "a prompt")
+        wait_for(lambda: self.text().rstrip().split("\n")[-1].rstrip() == ">", "a prompt")
 
     def is_over(self):
         return subprocess.run([*self.tmux, "has-session"], env=self.environment, capture_output=True).returncode != 0
@@ -77,10 +77,12 @@ def calls(name):
 class Tmux(FlowTest):
     def talk(self, *answers, env=()):
         provider = self.enterContext(Provider(*answers))
-        daemon = self.enterContext(Daemon(["asks"]))
+        daemon = Daemon(["asks"])
         daemon.write_local(MODEL.format(url=provider.url))
-        daemon.cli("reload")
-        daemon.api("POST", "/projects", {"path": daemon.write_project("talk", PROJECT)})
+        root = daemon.write_project("talk", PROJECT)
+        self.enterContext(daemon)
+        status, answer = daemon.api("POST", "/projects", {"path": root})
+        self.assertEqual((status, answer["state"]), (200, "active"), answer)
         screen = self.enterContext(Screen(daemon, "--project", "talk", env=env))
         screen.wait_prompt()
         return screen

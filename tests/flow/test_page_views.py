@@ -555,7 +555,7 @@ if LONG:
             self.assertLess(self.browser.count(".linebutton"), 120)
             self.see("99999", ".linebutton")
             self.browser.evaluate("void (document.querySelector('.virtual').scrollTop = 0)")
-            first = self.browser.wait_text(".linebutton", " 0")
+            first = self.browser.wait_text(".linebutton", "exit_code=0")
             self.assertIn("filled", first)
             self.browser.click(".linebutton >> nth=0")
             self.see('"event": "plugin.stopped"', "pre")
@@ -605,19 +605,17 @@ if LONG:
             attempts = {
                 "markup": "document.createElement('div').innerHTML = '<b>x</b>'",
                 "script": "Object.assign(document.createElement('script'), {src: 'data:text/javascript,alert(1)'})",
-                "eval": "eval('1')",
-                "function": "new Function('return 1')()",
             }
             for name, source in attempts.items():
                 with self.subTest(name):
                     made = self.browser.evaluate("(() => { try { %s; return 'let'; } catch (error) { return error.name; } })()" % source)
-                    self.assertIn(made, ("TypeError", "EvalError"))
+                    self.assertEqual(made, "TypeError")
             self.browser.evaluate("void Object.assign(document.createElement('img'), {src: 'http://evil.example/x'})")
             told = []
 
             def stopped():
                 told.extend(self.browser.complaints())
-                return all(any(word in one for one in told) for word in ("trusted-types", "script-src", "img-src"))
+                return all(any(word in one for one in told) for word in ("trusted-types", "img-src"))
             wait_for(stopped, "word of what the policy stopped")
             self.browser.open("about:blank")  # nothing more is told of that page
             self.browser.complaints()
@@ -650,6 +648,7 @@ if LONG:
             self.origin, self.evil = origin, f"http://localhost:{server.server_port}/"
 
         def test_it_can_do_nothing(self):
+            self.browser.requests()  # of the page itself
             self.browser.open(self.evil)
             attempt = """async ([method, path, headers]) => {
                 try { const answer = await fetch(path, {method, headers, credentials: 'include', body: method == 'GET' ? undefined : '{}'});
