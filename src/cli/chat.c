@@ -13,7 +13,8 @@
 #define PROGRAM "kaged-chat"
 
 /* The session that is gone on with, or a new one; owned texts. */
-static int find_session(const struct cli *cli, char **ret_project, char **ret_session)
+static int find_session(const struct cli *cli, char **ret_project, char **ret_session,
+                        char **ret_seat)
 {
     kg_auto(kg_buf_free) struct kg_buf target = {0}, body = {0};
     kg_auto(kg_doc_cleanup) struct kg_doc *doc = NULL;
@@ -34,6 +35,7 @@ static int find_session(const struct cli *cli, char **ret_project, char **ret_se
     free(*ret_project);
     *ret_project = kg_str_dup(cli_text(doc->root, "project_id"));
     *ret_session = kg_str_dup(cli_text(doc->root, "id"));
+    *ret_seat = kg_str_dup(cli_text(doc->root, "seat"));
     return CLI_DONE;
 }
 
@@ -75,13 +77,15 @@ static int become_chat(const struct cli *cli, const char *project, const char *s
 int cli_chat(struct cli *cli)
 {
     struct kg_err err;
-    kg_auto(kg_free) char *project = NULL, *session = NULL;
+    kg_auto(kg_free) char *project = NULL, *session = NULL, *seat = NULL;
     if (!isatty(STDIN_FILENO) || !isatty(STDOUT_FILENO)) {
         kg_fail(&err, KG_E_USAGE, "chat: there is no terminal to talk on");
         kg_hint(&err, "in scripts use: kaged session send SESSION TEXT");
         return print_error(&err);
     }
-    int code = find_session(cli, &project, &session);
+    int code = find_session(cli, &project, &session, &seat);
+    if (code == CLI_DONE)
+        code = chat_offer_model(cli, project, seat);
     if (code != CLI_DONE)
         return code;
     printf("%s in project %s; /help shows what there is, Ctrl-D leaves\n", session, project);

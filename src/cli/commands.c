@@ -748,11 +748,15 @@ const struct cli_command cli_commands[] = {
                     {"resume", 0, "SESSION", "Go on with this session; @last is the newest."},
                     {"last", 0, NULL, "Go on with the newest session."}},
         .summary = "talk with an agent on the terminal",
-        .help = "Begins a session of a project, or goes on with one, and sends each line that is "
-                "typed to its agent, as session send does; a line that ends in a backslash goes on "
-                "in the next. Lines that begin with a slash are commands: /help lists them. Ctrl-C "
-                "cancels a turn, and at an empty prompt leaves; the session stays, and --resume "
-                "goes on with it.",
+        .help =
+            "Begins a session of a project, or goes on with one, and sends each line that is "
+            "typed to its agent, as session send does; a line that ends in a backslash goes on "
+            "in the next. Lines that begin with a slash are commands: /help lists them. Ctrl-C "
+            "cancels a turn, and at an empty prompt leaves; the session stays, and --resume "
+            "goes on with it.\n"
+            "If local.toml has no model for the agent, what is at hand is offered: an Ollama on "
+            "this machine, a key of Anthropic or OpenAI in the environment. After a yes it is "
+            "written there; a key is kept as a secret.",
         .run = cli_chat,
     },
     {

@@ -30,6 +30,11 @@ void session_answers_free(struct session_answers *answers);
 void session_ask(const struct cli *cli, const struct kg_node *question,
                  struct session_answers *answers);
 
+/* -- a model to talk with, see chat_model.c ---------------------------------------------------- */
+
+/* Where the agent has none: offers what is at hand on the terminal, and writes it after a yes. */
+int chat_offer_model(const struct cli *cli, const char *project, const char *agent);
+
 /* -- commands of scripts, see session_command.c ------------------------------------------------ */
 
 /* Whether a line is "/name args" of a command that the session has. */

@@ -19,6 +19,7 @@ struct turn {
     bool reasoning;   /* is shown */
     bool within_line; /* stdout's cursor */
     struct markdown markdown;
+    uint64_t called_ms; /* the tool that runs */
     bool ended;
     int code;
     struct session_answers answers;
@@ -85,6 +86,7 @@ static void show_reasoning(struct turn *turn, const struct kg_node *told)
 static void show_tool_call(struct turn *turn, const struct kg_node *told)
 {
     kg_auto(kg_buf_free) struct kg_buf line = {0};
+    turn->called_ms = kg_monotonic_ms();
     print_words(&line, told, "-> {tool} ");
     print_value(&line, kg_node_get(told, "arguments"));
     note(turn, &line);
@@ -96,6 +98,12 @@ static void show_tool_result(struct turn *turn, const struct kg_node *told)
     bool failed = kg_node_is_true(told, "is_error") && !kg_node_is_true(told, "blocked");
     /* What is blocked says so itself. */
     print_words(&line, told, failed ? "<- {tool} failed: " : "<- {tool} ");
+    if (print_is_screen() && turn->called_ms > 0) {
+        kg_buf_char(&line, '(');
+        print_latency(&line, (int64_t)(kg_monotonic_ms() - turn->called_ms) * 1000);
+        kg_buf_text(&line, ") ");
+        turn->called_ms = kg_monotonic_ms(); /* the next of several begins now */
+    }
     print_value(&line, kg_node_get(told, "result"));
     note(turn, &line);
 }

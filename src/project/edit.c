@@ -215,6 +215,41 @@ int project_add_plugin(const struct project_location *location, const char *agen
     return result < 0 ? kg_wrap(err, result, "%s", location->path) : 0;
 }
 
+/* -- naming a model ---------------------------------------------------------------------------- */
+
+struct naming {
+    const char *agent_path, *alias;
+};
+
+static int name_model(struct kg_buf *text, void *data, struct kg_err *err)
+{
+    const struct naming *naming = data;
+    const struct kg_node value = {.type = KG_STRING, .text = kg_str(naming->alias)};
+    kg_auto(kg_free) char *parts = kg_strdup(naming->agent_path);
+    kg_auto(kg_buf_free) struct kg_buf edited = {0};
+    const char *path[PATH_MAX_KEYS];
+    size_t count = agent_keys(parts, path);
+    if (count + 1 > PATH_MAX_KEYS)
+        return kg_fail(err, KG_E_NOT_FOUND, "the project has no agent %.200s", naming->agent_path);
+    path[count++] = "model";
+    kg_buf_str(&edited, kg_buf_view(text));
+    int result = edit_yaml_set(&edited, path, count, &value, err);
+    return result < 0 ? result : take_edited(text, &edited, err);
+}
+
+int project_set_model(const struct project_location *location, const char *agent_path,
+                      const char *alias, struct kg_err *err)
+{
+    struct naming naming = {agent_path, alias};
+    kg_auto(kg_close) int root = project_root_open(location->root, err);
+    int result = root < 0 ? root : project_check_plain(root, location->file, err);
+    if (result == 0)
+        result = check_writable(location->path, err);
+    if (result == 0)
+        result = edit_file(location->path, name_model, &naming, err);
+    return result < 0 ? kg_wrap(err, result, "%s", location->path) : 0;
+}
+
 /* -- beginning a file -------------------------------------------------------------------------- */
 
 #define NAME_MAX_BYTES 48

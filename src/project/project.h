@@ -367,6 +367,9 @@ int project_edit_config(struct kg_buf *text, const char *agent_path, const char 
  */
 int project_add_plugin(const struct project_location *location, const char *agent_path,
                        const char *package, struct kg_err *err);
+/* Names the model of an agent, by its alias. Refused as above. */
+int project_set_model(const struct project_location *location, const char *agent_path,
+                      const char *alias, struct kg_err *err);
 /* Writes a file for a folder that has none, with an agent and comments on what can follow. */
 int project_init(const char *folder, struct project_location *ret_location, struct kg_err *err);
 

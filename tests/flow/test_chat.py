@@ -11,7 +11,7 @@ import threading
 import time
 
 from harness import KAGED, PATIENCE, Daemon, FlowTest, main, wait_for
-from models import STREAM, Provider, delta
+from models import END, STREAM, Provider, delta, plain
 
 PROJECT = """\
 version: 1
@@ -34,10 +34,10 @@ model = "demo"
 class Chat:
     """A kaged chat, and the keys of whoever talks there."""
 
-    def __init__(self, daemon, *options):
+    def __init__(self, daemon, *options, env=()):
         self.pid, self.fd = pty.fork()
         if self.pid == 0:
-            os.environ.update(daemon.environment(), TERM="vt100", LANG="C.UTF-8")
+            os.environ.update({**daemon.environment(), "TERM": "vt100", "LANG": "C.UTF-8", **dict(env)})
             os.execv(KAGED, [KAGED, "--home", daemon.home, "chat", *options])
         fcntl.ioctl(self.fd, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
         self.seen = ""
@@ -141,6 +141,78 @@ class Talk(FlowTest):
         code, _, err = self.daemon.cli("chat", "--project", "talk")
         self.assertEqual(code, 2)
         self.assertIn("session send", err)
+
+
+class Model(FlowTest):
+    """Without a model that local.toml knows."""
+
+    TAGS = plain(200, b'{"models": [{"name": "tiny:1b"}, {"name": "large"}]}')
+    NO_KEYS = {"ANTHROPIC_API_KEY": "", "OPENAI_API_KEY": ""}
+
+    def setUp(self):
+        self.daemon = self.enterContext(Daemon([]))
+
+    def load(self, project):
+        root = self.daemon.write_project("talk", project)
+        status, answer = self.daemon.api("POST", "/projects", {"path": root})
+        self.assertEqual(status, 200, answer)
+        return os.path.join(root, ".kaged/project.yaml")
+
+    def local(self):
+        path = os.path.join(self.daemon.home, "local.toml")
+        if not os.path.exists(path):
+            return ""
+        with open(path) as file:
+            return file.read()
+
+    def test_an_ollama_on_this_machine_is_offered_and_used_after_a_yes(self):
+        said = STREAM + delta("Hello from here.") + END
+        for project, alias in ((PROJECT, "smart"), (PROJECT.replace("  model: smart\n  prompt", "  prompt"), "chat")):
+            with self.subTest(alias), Provider(self.TAGS, said) as provider:
+                file = self.load(project)
+                address = provider.url.split("//")[1].split("/")[0]
+                with Chat(self.daemon, "--project", "talk", env={**self.NO_KEYS, "OLLAMA_HOST": address}) as chat:
+                    chat.wait(r"has tiny:1b\. Use it\? \[y/N\] ")
+                    chat.type("y\n")
+                    chat.wait(r"Which model\? \(empty: tiny:1b\) ")
+                    chat.type("\n")
+                    chat.wait(rf"wrote \[providers.ollama\] and \[models.{alias}\]")
+                    chat.say("hi", "Hello from here")
+                    chat.say("/quit", "go on later")
+                    self.assertEqual(chat.end(), 0)
+                self.assertIn(f"[models.{alias}]", self.local())
+                self.assertIn('model = "tiny:1b"', self.local())
+                with open(file) as text:
+                    self.assertIn(f"model: {alias}", text.read())
+                os.unlink(os.path.join(self.daemon.home, "local.toml"))
+                self.daemon.cli("reload")
+
+    def test_a_key_of_the_environment_becomes_a_secret_after_a_yes_and_nothing_without(self):
+        with Provider() as nobody:
+            port = nobody.url.split("//")[1].split("/")[0].split(":")[1]
+        self.load(PROJECT)
+        env = {**self.NO_KEYS, "ANTHROPIC_API_KEY": "k3y-of-the-environment", "OLLAMA_HOST": f"127.0.0.1:{port}"}
+        with Chat(self.daemon, "--project", "talk", env=env) as chat:
+            chat.wait(r"ANTHROPIC_API_KEY is in the environment")
+            chat.wait(r"\[y/N\] ")
+            chat.type("n\n")
+            chat.wait("without a model nothing is answered")
+            chat.say("/quit", "go on later")
+            self.assertEqual(chat.end(), 0)
+        self.assertEqual(self.local(), "")
+        self.assertEqual(self.daemon.api("GET", "/secrets")[1]["secrets"], [])
+        with Chat(self.daemon, "--project", "talk", env=env) as chat:
+            chat.wait(r"\[y/N\] ")
+            chat.type("y\n")
+            chat.wait(r"Which model\? ")
+            chat.type("claude-of-tests\n")
+            chat.wait("wrote ")
+            chat.say("/quit", "go on later")
+            self.assertEqual(chat.end(), 0)
+        self.assertIn('api_key = "${secret:ANTHROPIC_API_KEY}"', self.local())
+        self.assertIn('model = "claude-of-tests"', self.local())
+        self.assertNotIn("k3y-of-the-environment", self.local())
+        self.assertEqual(self.daemon.api("GET", "/secrets/ANTHROPIC_API_KEY")[1]["source"], "sealed")
 
 
 class Interrupted(FlowTest):

@@ -5,12 +5,13 @@ import os
 import re
 import shutil
 import socket
+import subprocess
 import threading
 import unittest
 
 from archives import make_zip
 from browser import Browser, skip_reason
-from harness import PATIENCE, PLUGINS, ROOT, Daemon, FlowTest, main, wait_for
+from harness import BUILD, PATIENCE, PLUGINS, ROOT, Daemon, FlowTest, main, wait_for
 from models import STREAM, delta
 from page_world import ANSWER, PageWorld, calls, slowly
 
@@ -536,6 +537,31 @@ if LONG:
             self.see("many-777", "a.plugin")
             self.assertEqual(self.browser.count("a.plugin"), 1)
 
+    class Long(BrowserTest):
+        """An audit log of 100,000 events, which were written as the daemon writes them."""
+
+        @classmethod
+        def setUpClass(cls):
+            daemon = Daemon([], {"daemon.bind": "127.0.0.1:0"})
+            subprocess.run([os.path.join(BUILD, "tests/fill-audit"), daemon.home, "100000"], check=True,
+                           env=daemon.environment())
+            cls.share(daemon)
+
+        def test_a_hundred_thousand_audit_events_are_a_list_of_a_few_rows(self):
+            self.browser.go("audit")
+            self.browser.fill("label:has-text('Event') >> xpath=.. >> input", "plugin.stopped")
+            self.see("10,000 events")
+            self.browser.click(button("Show the older ones, too"))
+            self.see("100,000 events")
+            self.assertLess(self.browser.count(".linebutton"), 120)
+            self.see("99999", ".linebutton")
+            self.browser.evaluate("void (document.querySelector('.virtual').scrollTop = 0)")
+            first = self.browser.wait_text(".linebutton", "exit_code=0")
+            self.assertIn("filled", first)
+            self.browser.click(".linebutton >> nth=0")
+            self.see('"event": "plugin.stopped"', "pre")
+            self.assertEqual(self.browser.axe(), [])
+
     class Hostile(BrowserTest):
         @classmethod
         def setUpClass(cls):
@@ -545,9 +571,13 @@ if LONG:
                 text = file.read()
             tool = {"name": "evil", "description": HOSTILE, "parameters_schema": {
                 "type": "object", "properties": {"<b>x</b>": {"type": "string", "description": HOSTILE}}}}
+            knob = {"type": "text", "label": HOSTILE[:60].replace("\u001b", ""), "description": HOSTILE.replace("\u001b", ""),
+                    "binds_to": "config.words", "default": HOSTILE.replace("\u001b", "")}
             with open(manifest, "w") as file:
                 file.write(re.sub(r"description: .*", lambda _: "description: " + json.dumps(HOSTILE.replace("\u001b", "")), text))
                 file.write("\ntools: " + json.dumps([tool]).replace("\\u001b", "") + "\n")
+                file.write("knobs: " + json.dumps({"words": knob}) + "\n")
+                file.write('config_schema: {"type": "object", "properties": {"words": {"type": "string"}}}\n')
             cls.share(daemon)
             cls.root = daemon.write_project("evil", "version: 1\nname: evil\nprimary:\n  plugins:\n    p: { package: good-python }\n")
 
@@ -556,7 +586,10 @@ if LONG:
             session = self.api("POST", "/projects/evil/sessions", {}, 201)["id"]
             self.api("POST", f"/sessions/{session}/messages", {"messages": [
                 {"role": "assistant", "content": HOSTILE}, {"role": "user", "content": f"[x](javascript:alert(1)) ![y](http://evil.example/z) {HOSTILE}"}]})
-            for place in ("", "plugins/good-python/now", "plugins/good-python/tools", "projects/evil", f"sessions/{session}", "audit"):
+            consent = self.api("POST", "/plugins/good-python/approve", None, 202)["id"]
+            for place in ("", "plugins/good-python/now", "plugins/good-python/cage", "plugins/good-python/tools",
+                          "plugins/good-python/log", "consents", f"consents/{consent}", "projects", "projects/evil",
+                          "projects/evil/settings", "sessions", f"sessions/{session}", "audit", "add", "connect", "access"):
                 with self.subTest(place):
                     self.browser.go(place)
                     self.browser.waitGone("text=Loading…")
@@ -568,6 +601,25 @@ if LONG:
                     self.assertEqual(self.browser.complaints(), [])
             origin = self.api("GET", "/status")["tcp"]
             self.assertEqual([url for url in self.browser.requests() if origin not in url], [])
+
+        def test_a_text_cannot_become_html_or_a_script_of_the_page(self):
+            attempts = {
+                "markup": "document.createElement('div').innerHTML = '<b>x</b>'",
+                "script": "Object.assign(document.createElement('script'), {src: 'data:text/javascript,alert(1)'})",
+            }
+            for name, source in attempts.items():
+                with self.subTest(name):
+                    made = self.browser.evaluate("(() => { try { %s; return 'let'; } catch (error) { return error.name; } })()" % source)
+                    self.assertEqual(made, "TypeError")
+            self.browser.evaluate("void Object.assign(document.createElement('img'), {src: 'http://evil.example/x'})")
+            told = []
+
+            def stopped():
+                told.extend(self.browser.complaints())
+                return all(any(word in one for one in told) for word in ("trusted-types", "img-src"))
+            wait_for(stopped, "word of what the policy stopped")
+            self.browser.open("about:blank")  # nothing more is told of that page
+            self.browser.complaints()
 
     class Elsewhere(BrowserTest):
         """A page of another origin, in the browser that is let in."""
@@ -597,6 +649,7 @@ if LONG:
             self.origin, self.evil = origin, f"http://localhost:{server.server_port}/"
 
         def test_it_can_do_nothing(self):
+            self.browser.requests()  # of the page itself
             self.browser.open(self.evil)
             attempt = """async ([method, path, headers]) => {
                 try { const answer = await fetch(path, {method, headers, credentials: 'include', body: method == 'GET' ? undefined : '{}'});
@@ -608,6 +661,9 @@ if LONG:
                 const socket = new WebSocket({json.dumps(self.origin.replace('http', 'ws') + '/api/v1/events')});
                 socket.onopen = () => resolve('open'); socket.onerror = () => resolve('refused'); }})""")
             self.assertEqual(opened, "refused")
+            framed = self.browser.requests()
+            self.assertIn(self.origin + "/", framed)  # it was asked for
+            self.assertEqual([url for url in framed if "/page/" in url], [])  # and nothing of it was let run there
             self.assertEqual(self.browser.evaluate("""(() => { try { return document.querySelector('iframe').contentDocument?.body?.innerText ?? ''; }
                 catch { return ''; } })()"""), "")
             self.assertEqual(self.api("GET", "/plugins/good-c")["state"], "running")

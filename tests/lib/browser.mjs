@@ -54,6 +54,22 @@ const commands = {
   evaluate: (source) => page.evaluate(source),
   size: (width, height) => page.setViewportSize({ width, height }),
   scheme: (colorScheme) => page.emulateMedia({ colorScheme }),
+  // Milliseconds from the start of a navigation to the first element that fits, in a page of its own.
+  async firstView(url, selector) {
+    const fresh = await context.newPage();
+    await fresh.addInitScript((wanted) => {
+      const look = (_, observer) => {
+        if (window.firstView === undefined && document.querySelector(wanted)) window.firstView = performance.now();
+        if (window.firstView !== undefined) observer.disconnect();
+      };
+      new MutationObserver(look).observe(document, { childList: true, subtree: true });
+    }, selector);
+    await fresh.goto(url, { waitUntil: "load" });
+    const found = await fresh.waitForFunction(() => window.firstView);
+    const took = await found.jsonValue();
+    await fresh.close();
+    return took;
+  },
   screenshot: (path, fullPage) => page.screenshot({ path, fullPage: fullPage ?? false }),
   complaints: () => complaints.splice(0),
   requests: () => requests.splice(0),

@@ -74,12 +74,12 @@ class Provider(Listener):
                 return
             request += piece
         head, _, body = request.partition(b"\r\n\r\n")
-        length = next(int(line.split(b":")[1]) for line in head.splitlines()
-                      if line.lower().startswith(b"content-length:"))
+        length = next((int(line.split(b":")[1]) for line in head.splitlines()
+                       if line.lower().startswith(b"content-length:")), 0)
         while len(body) < length:
             body += connection.recv(65536)
         with self.lock:
-            self.requests.append((head.decode(), json.loads(body)))
+            self.requests.append((head.decode(), json.loads(body) if body else None))
             answer = self.answers.pop(0) if self.answers else plain(500)
         if callable(answer):
             answer(connection)

@@ -5,6 +5,7 @@ import "uplot/dist/uPlot.min.css";
 
 const HEIGHT = 132;
 const SHOWN = 5 * 60; // seconds
+const SHORTEST = 30; // of a page that was just opened
 
 interface ChartProps {
   label: string;
@@ -30,9 +31,9 @@ export function Chart({ label, times, lines, unit = String }: ChartProps) {
         height: HEIGHT,
         legend: { show: false },
         cursor: { show: false },
-        scales: { x: { range: (_, __, max) => [max - SHOWN, max] }, y: { range: (_, __, max) => [0, Math.max(max * 1.15, 1)] } },
+        scales: { x: { range: (_, min, max) => [max - Math.min(Math.max(max - min, SHORTEST), SHOWN), max] }, y: { range: (_, __, max) => [0, Math.max(max * 1.15, 1)] } },
         axes: [
-          { ...axis, size: 24, values: (_, ticks) => ticks.map((tick) => new Date(tick * 1000).toLocaleTimeString("en-GB", { hour: "2-digit", minute: "2-digit" })), incrs: [60], space: 50 },
+          { ...axis, size: 24, values: (_, ticks) => ticks.map((tick) => new Date(tick * 1000).toLocaleTimeString("en-GB", tick % 60 === 0 ? { hour: "2-digit", minute: "2-digit" } : undefined)), incrs: [10, 30, 60], space: 70 },
           { ...axis, size: 58, values: (_, ticks) => ticks.map(unit), space: 36 },
         ],
         series: [{}, ...lines.map((line) => ({ stroke: colour(line.colour), width: 1.6, points: { show: false } }))],

@@ -236,7 +236,7 @@ export function Facts({ rows }: { rows: [string, ComponentChildren][] }) {
   return (
     <dl class="facts">
       {rows.map(([name, value]) => (
-        <div key={name}>
+        <div key={name} class={typeof value === "string" && value.length > 90 ? "whole" : undefined}>
           <dt>{name}</dt>
           <dd>{value}</dd>
         </div>

@@ -11,14 +11,28 @@ const KEPT = 100_000;
 const ROW = 28;
 const SINCE = ["15m", "1h", "6h", "24h", "7d", ""];
 
+const BEFORE_ALL = `evt_${"0".repeat(26)}`;
+
 interface Filter {
   plugin: string;
   event: string;
   since: string;
+  whole: boolean; // all that fits, and not only the newest
 }
 const fits = (filter: Filter, event: Event): boolean =>
   (!filter.plugin || event.name === filter.plugin) &&
   (!filter.event || (filter.event.endsWith("*") ? event.event.startsWith(filter.event.slice(0, -1)) : event.event === filter.event));
+
+// The newest, in one answer; or all, answer by answer from the oldest on.
+async function ask({ whole, ...query }: Filter): Promise<Event[]> {
+  if (!whole) return (await call("GET /api/v1/audit", { query: { ...query, limit: FIRST } })).events;
+  let found: Event[] = [];
+  for (;;) {
+    const { events } = await call("GET /api/v1/audit", { query: { ...query, limit: FIRST, after: found.at(-1)?.id ?? BEFORE_ALL } });
+    if (events.length === 0) return found;
+    found = [...found, ...events].slice(-KEPT);
+  }
+}
 
 // What is kept of the log, and goes on with what happens.
 function useEvents(filter: Filter): Event[] | undefined {
@@ -28,18 +42,18 @@ function useEvents(filter: Filter): Event[] | undefined {
     let mine = true;
     early.current = [];
     setEvents(undefined);
-    call("GET /api/v1/audit", { query: { ...filter, limit: FIRST } }).then(
+    ask(filter).then(
       (found) => {
         if (!mine) return;
-        const known = new Set(found.events.slice(-200).map((one) => one.id));
-        setEvents([...found.events, ...early.current.filter((one) => !known.has(one.id))]);
+        const known = new Set(found.slice(-200).map((one) => one.id));
+        setEvents([...found, ...early.current.filter((one) => !known.has(one.id))]);
       },
       (error) => mine && (noteError(error), setEvents([])),
     );
     return () => {
       mine = false;
     };
-  }, [filter.plugin, filter.event, filter.since, epoch.value]);
+  }, [filter.plugin, filter.event, filter.since, filter.whole, epoch.value]);
   useHappenings((batch) => {
     const more = batch.filter((one) => one.type === "audit").map(({ type: _, ...event }) => event as unknown as Event).filter((one) => fits(filter, one));
     if (more.length === 0) return;
@@ -63,7 +77,7 @@ async function verify(): Promise<void> {
 }
 
 export function Audit() {
-  const [filter, setFilter] = useState<Filter>({ plugin: "", event: "", since: "1h" });
+  const [filter, setFilter] = useState<Filter>({ plugin: "", event: "", since: "1h", whole: false });
   const [typed, setTyped] = useState(filter);
   const [open, setOpen] = useState<Event | null>(null);
   useEffect(() => {
@@ -92,7 +106,10 @@ export function Audit() {
           <Empty title="No such event">Nothing in the log fits. New events appear here as they are written.</Empty>
         ) : (
           <>
-            <p class="faint" role="status">{plural(events.length, "event")}{events.length >= FIRST ? "; a narrower filter shows older ones" : ""}</p>
+            <div class="line">
+              <span class="faint" role="status">{plural(events.length, "event")}{events.length >= KEPT ? ", the newest; a narrower filter shows older ones" : ""}</span>
+              {!filter.whole && events.length >= FIRST && <Act kind="plain" act={() => setTyped({ ...typed, whole: true })}>Show the older ones, too</Act>}
+            </div>
             <Virtual
               class="log audit tall"
               label="Events"

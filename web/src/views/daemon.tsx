@@ -2,7 +2,7 @@
 import { call } from "../api";
 import { useAsk } from "../ask";
 import { Act, Badge, Card, Command, Facts, Figure, note, Said, Shown, Time } from "../ui";
-import { bytes, count, micros, span } from "../words";
+import { bytes, count, harmless, micros, span } from "../words";
 
 // What the daemon found of all that cages need; a trial with a whole cage is the command's.
 function Doctor() {
@@ -89,12 +89,12 @@ export function DaemonView() {
                   ["Version", status.version],
                   ["Process", `${status.pid}, as ${status.user}`],
                   ["Cages", <Said text={status.cages} />],
-                  ["Limits", <Said text={status.limits} />],
                   ["Home", <code><Said text={status.home ?? "the default places"} /></code>],
                   ["Configuration", <code><Said text={status.config_file} /></code>],
                   ["Socket", <code><Said text={status.socket} /></code>],
                   ["TCP", status.tcp ?? "not listening"],
                   ["Log", <code><Said text={status.log} /></code>],
+                  ["Limits", harmless(status.limits)],
                 ]}
               />
             </Card>

@@ -132,19 +132,26 @@ function KnobRow({ knob, where, plugin, models, again }: KnobProps) {
   );
 }
 
-export function Knobs({ plugin, title, project, agent, models = [] }: { plugin: string; title?: string; project?: string; agent?: string; models?: string[] }) {
+interface KnobsProps {
+  plugin: string;
+  title?: string;
+  project?: string;
+  agent?: string;
+  models?: string[];
+  within?: boolean; // a card that is there
+}
+export function Knobs({ plugin, title = "Knobs", project, agent, models = [], within }: KnobsProps) {
   const where = { project, agent };
   const asked = useAsk(() => call("GET /api/v1/plugins/{name}/knobs", { path: { name: plugin }, query: where }), [plugin, project, agent], {
     on: (one) => one.type === "audit" && (one.event === "plugin.knob_write" || one.event === "project.reloaded"),
   });
   return (
     <Shown asked={asked}>
-      {({ knobs }) => knobs.length === 0 ? <></> : (
-        <Card title={title ?? "Knobs"}>
-          {!project && <p class="faint">These are the defaults. A project's view turns them for its agents.</p>}
-          <div class="knobs">{knobs.map((knob) => <KnobRow key={knob.name} knob={knob as Declared} where={where} plugin={plugin} models={models} again={asked.again} />)}</div>
-        </Card>
-      )}
+      {({ knobs }) => {
+        if (knobs.length === 0) return <></>;
+        const rows = <div class="knobs">{knobs.map((knob) => <KnobRow key={knob.name} knob={knob as Declared} where={where} plugin={plugin} models={models} again={asked.again} />)}</div>;
+        return within ? <section class="stack"><h3><Said text={title} /></h3>{rows}</section> : <Card title={harmless(title)}>{!project && <p class="faint">These are the defaults. A project's view turns them for its agents.</p>}{rows}</Card>;
+      }}
     </Shown>
   );
 }

@@ -122,10 +122,15 @@ function Plugins({ plugins }: { plugins: PluginSummary[] }) {
     <Card title={plural(plugins.length, "plugin")} aside={plugins.length > 3 && aside}>
       {rows.length === 0 ? (
         <Empty title="Nothing fits">No plugin has that name or state.</Empty>
-      ) : rows.length <= FEW ? (
+      ) : (
+        <>
+      <div class="plugin columns wide" aria-hidden="true"><span class="id">Plugin</span><span class="number">Calls</span><span class="number">Median · p99</span><span class="number">Memory</span><span class="state">State</span></div>
+      {rows.length <= FEW ? (
         <ul class="plugins">{rows.map((one) => <li key={one.name}><PluginRow plugin={one} /></li>)}</ul>
       ) : (
         <Virtual class="plugins tall" label="Plugins" rows={rows} height={ROW} render={(one) => <PluginRow plugin={one} />} />
+      )}
+        </>
       )}
     </Card>
   );

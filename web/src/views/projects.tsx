@@ -151,11 +151,14 @@ function AgentCard({ project, agent, again }: { project: Project; agent: Agent; 
   );
 }
 
+const takesPart = (plugin: Schemas["AgentPlugin"]): boolean => plugin.roles.length > 0;
+
 // -- settings: the knobs of an agent's plugins, and how its context is compacted -------------------------
 
-function Compaction({ agent }: { agent: Agent }) {
+// How a context is compacted, and the knobs of the plugins that take part in it.
+function Compaction({ project, agent, models }: { project: Project; agent: Agent; models: string[] }) {
   const told = agent.compaction;
-  const helpers = agent.plugins.filter((one) => one.roles.length > 0);
+  const helpers = agent.plugins.filter(takesPart);
   return (
     <Card title="Compaction">
       <Facts
@@ -168,6 +171,7 @@ function Compaction({ agent }: { agent: Agent }) {
           ["Take part", helpers.length ? helpers.map((one) => `${one.name} (${one.roles.join(", ")})`).join(", ") : "no plugin"],
         ]}
       />
+      {helpers.filter((one) => one.plugin).map((one) => <Knobs key={agent.path + one.name} within title={one.name} plugin={one.plugin!} project={project.id} agent={agent.path} models={models} />)}
     </Card>
   );
 }
@@ -185,8 +189,8 @@ function Settings({ project }: { project: Project }) {
           {(id) => <select id={id} value={agent.path} onChange={(event) => setPath(event.currentTarget.value)}>{agents.map((one) => <option key={one.path} value={one.path}>{harmless(one.path)}</option>)}</select>}
         </Field>
       )}
-      <Compaction agent={agent} />
-      {agent.plugins.filter((one) => one.plugin).map((one) => <Knobs key={agent.path + one.name} title={one.name} plugin={one.plugin!} project={project.id} agent={agent.path} models={models} />)}
+      <Compaction project={project} agent={agent} models={models} />
+      {agent.plugins.filter((one) => one.plugin && !takesPart(one)).map((one) => <Knobs key={agent.path + one.name} title={one.name} plugin={one.plugin!} project={project.id} agent={agent.path} models={models} />)}
     </>
   );
 }

@@ -209,7 +209,7 @@ async function runCommand(session: Session, command: Command, said: string, tell
 // What a command said; it is nobody's message, so it is not in the transcript.
 function Answered({ told, close }: { told: Told; close: () => void }) {
   return (
-    <div class="injected" role="status">
+    <div class="injected answered" role="status">
       <div class="line"><code><Said text={told.said} /></code><Act kind="plain" label="Hide what the command said" act={close}>✕</Act></div>
       {told.lines.map((line, index) => (line.error ? <div key={index} class="problem"><Said text={line.text} /></div> : <Markdown key={index} text={line.text} />))}
     </div>
