@@ -471,17 +471,20 @@ static bool put_server(struct kg_buf *out, const struct cli *cli)
     const char *name = cli_option_value(cli, "name");
     struct kg_json_writer json = kg_json_writer(out);
     char **headers = cli_option_list(cli, "header");
-    if (name == NULL && cli->argument_count < 2 && headers[0] == NULL) {
+    bool has_args = cli->argument_count > 1 || cli_has(cli, "no-args");
+    if (name == NULL && !has_args && headers[0] == NULL) {
         kg_list_free(headers);
         return false;
     }
     kg_json_begin(&json, '{');
     if (name != NULL)
         kg_json_named_text(&json, "name", name);
-    kg_json_named_begin(&json, "args", '[');
+    if (has_args)
+        kg_json_named_begin(&json, "args", '[');
     for (size_t i = 1; i < cli->argument_count; i++)
         put_arg(&json, cli->arguments[i]);
-    kg_json_end(&json, ']');
+    if (has_args)
+        kg_json_end(&json, ']');
     put_headers(&json, headers);
     kg_json_end(&json, '}');
     kg_list_free(headers);
