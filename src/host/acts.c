@@ -319,8 +319,8 @@ static int read_both(struct host_named named, struct manifest **ret_manifest,
     struct host *host = plugin->host;
     struct manifest *manifest = host_read_manifest(plugin, err);
     struct local *before = host->local, *local = NULL;
-    if (manifest != NULL && (plugin->script != NULL ||
-                             store_check_quick(host->store, plugin->name, err) == 0))
+    if (manifest != NULL &&
+        (plugin->script != NULL || store_check_quick(host->store, plugin->name, err) == 0))
         local = host_load_local(host, err);
     if (local == NULL) {
         manifest_free(manifest);

@@ -94,7 +94,9 @@ static void on_checked_to_start(struct host_named named, void *data,
 int host_check_quick(const struct host_process *process, struct kg_err *err)
 {
     const struct host_plugin *plugin = process->plugin;
-    return plugin->dev || plugin->script ? 0 : store_check_quick(plugin->host->store, plugin->name, err);
+    return plugin->dev || plugin->script
+               ? 0
+               : store_check_quick(plugin->host->store, plugin->name, err);
 }
 
 /* Where it does not tell, a full check follows, and the start that. */

@@ -316,8 +316,7 @@ static int make_manifest(struct package *package)
 static void remark_kept(const struct package *package, char ***remarks)
 {
     kg_auto(kg_buf_free) struct kg_buf words = {0};
-    bool are_given =
-        package->wish != NULL && kg_node_get(package->wish->root, "args") != NULL;
+    bool are_given = package->wish != NULL && kg_node_get(package->wish->root, "args") != NULL;
     if (are_given || package->kept[0] == NULL)
         return;
     kg_buf_text(&words, "its arguments stay as they were:");
