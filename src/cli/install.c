@@ -305,6 +305,23 @@ int dialogue_decide(struct dialogue *dialogue)
     return dialogue->door->ops->approve(dialogue->door, id, &yes, &dialogue->consent);
 }
 
+/* What the operator asked for himself, he asks for anew. */
+static int want_packages(struct dialogue *dialogue, const char *id)
+{
+    struct door_wish wish = *dialogue->wish;
+    wish.packages = true;
+    dialogue->door->ops->decline(dialogue->door, id);
+    door_answer_free(&dialogue->consent);
+    return dialogue->door->ops->want(dialogue->door, &wish, &dialogue->consent);
+}
+
+/* What a project wants stays its wish. */
+static int let_packages(struct dialogue *dialogue, const char *id)
+{
+    const struct door_yes yes = {.packages = true};
+    return dialogue->door->ops->approve(dialogue->door, id, &yes, &dialogue->consent);
+}
+
 /* With what it needs of npm, if that is wanted: then all of it is fetched anew, and offered. */
 static int fetch_packages(struct dialogue *dialogue)
 {
@@ -312,7 +329,7 @@ static int fetch_packages(struct dialogue *dialogue)
     kg_auto(kg_free) char *id = id_of(dialogue);
     const struct kg_node *offer = kg_node_get(dialogue->consent.doc->root, "offer");
     int64_t missing = kg_node_number(offer, "packages_missing");
-    if (dialogue->wish == NULL || dialogue->mute || missing == 0)
+    if (dialogue->mute || missing == 0)
         return CLI_DONE;
     print_words(&question, offer,
                 "{name} came without the packages that its package-lock.json "
@@ -320,11 +337,7 @@ static int fetch_packages(struct dialogue *dialogue)
     kg_auto(kg_free) char *text = kg_str_dup(kg_buf_view(&question));
     if (dialogue->tty >= 0 && !terminal_ask(dialogue->tty, text))
         return CLI_DONE;
-    struct door_wish wish = *dialogue->wish;
-    wish.packages = true;
-    dialogue->door->ops->decline(dialogue->door, id);
-    door_answer_free(&dialogue->consent);
-    int code = dialogue->door->ops->want(dialogue->door, &wish, &dialogue->consent);
+    int code = dialogue->wish != NULL ? want_packages(dialogue, id) : let_packages(dialogue, id);
     return code == CLI_DONE ? wait_while(dialogue, "fetching", true) : code;
 }
 

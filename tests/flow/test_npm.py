@@ -273,6 +273,24 @@ class NpmTest(FlowTest):
             self.assertNotEqual(code, 0, out)
             self.assertIn("another hash", err)
 
+    def test_what_a_source_of_a_project_lacks_is_fetched_after_the_yes(self):
+        with Registry({"left": {"1.0.0": {"index.js": "module.exports = 1;"}}}) as registry, \
+                Home(registry) as daemon:
+            folder = self.checkout(daemon, left="^1.0.0")
+            self.lock(registry, folder)
+            root = daemon.write_project("shop", PROJECT.format("mine").replace(
+                '"mine"', '"mine", version: "1.0.0", source: "./mine"'))
+            shutil.copytree(folder, os.path.join(root, "mine"))
+            status, answer = daemon.api("POST", "/projects", {"path": root})
+            self.assertIn(status, (200, 201), answer)
+            consent, = daemon.api("GET", "/consents")[1]["consents"]
+            code, out, err = daemon.cli("project", "consent", "approve", consent["id"], "--yes",
+                                        timeout=300)
+            self.assertEqual(code, 0, err + out)
+            self.assertIn("✓ Installed mine 1.0.0", out)
+            _, version = daemon.manifest("mine")
+            self.assertTrue(os.path.isfile(os.path.join(version, "node_modules/left/index.js")))
+
     def test_a_range_of_a_project_is_resolved_by_the_registry(self):
         packages = {"tiny": {version: package() for version in ("1.0.0", "1.4.0", "2.0.0")}}
         project = PROJECT.format("tiny").replace('"tiny"', '"tiny", version: "^1.0", '
