@@ -264,6 +264,23 @@ int kaged_schema(struct kaged_call *call, const struct kaged_json **ret_result)
     return request(call, "kaged.storage.schema", writer, ret_result);
 }
 
+int kaged_ask(struct kaged_call *call, struct kaged_writer *params,
+              const struct kaged_json **ret_answer)
+{
+    return request(call, "kaged.ask", params, ret_answer);
+}
+
+int kaged_sample(struct kaged_call *call, struct kaged_writer *params,
+                 const struct kaged_json **ret_result)
+{
+    return request(call, "kaged.sample", params, ret_result);
+}
+
+bool kaged_cancelled(struct kaged_call *call)
+{
+    return call->id != NULL && engine_is_cancelled(call->engine, call->id);
+}
+
 static int base64_digit(char c)
 {
     static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";

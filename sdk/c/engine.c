@@ -381,21 +381,46 @@ static void take_meanwhile(struct engine *engine, struct message *message)
         take(engine, message);
 }
 
+/* -1: waits. False: nothing came, or the end did. */
+static bool read_next(struct engine *engine, int timeout_ms, struct message *ret_message)
+{
+    struct kg_str line;
+    enum link_read got = engine->link.read(engine->link.data, timeout_ms, &line);
+    if (got == LINK_LINE)
+        message_read(line, ret_message);
+    else if (got == LINK_OVERSIZE)
+        message_oversize(ret_message);
+    else if (got == LINK_END)
+        engine->ending = true;
+    return got == LINK_LINE || got == LINK_OVERSIZE;
+}
+
+/* A cancel is held like the rest: later it is passed over. */
+static bool cancels(const struct message *message, const struct kg_node *id)
+{
+    const struct kg_node *wanted = message->kind == MESSAGE_NOTIFICATION && message->params != NULL
+                                       ? kg_node_get(message->params, "id")
+                                       : NULL;
+    return wanted != NULL && strcmp(message->method, "kaged.cancel") == 0 &&
+           wanted->type == id->type && kg_str_equal(wanted->text, id->text);
+}
+
+bool engine_is_cancelled(struct engine *engine, const struct kg_node *id)
+{
+    struct message message;
+    while (!engine->ending && read_next(engine, 0, &message))
+        take_meanwhile(engine, &message);
+    for (size_t i = 0; i < engine->held_count; i++)
+        if (cancels(&engine->held[i], id))
+            return true;
+    return false;
+}
+
 /* False: the end came first. */
 static bool wait_for(struct engine *engine, int64_t id, struct message *ret_message)
 {
-    while (!engine->ending) {
-        struct kg_str line;
-        struct message message;
-        enum link_read got = engine->link.read(engine->link.data, -1, &line);
-        if (got == LINK_END)
-            engine->ending = true;
-        else if (got == LINK_LINE)
-            message_read(line, &message);
-        else
-            message_oversize(&message);
-        if (got == LINK_END)
-            break;
+    struct message message;
+    while (!engine->ending && read_next(engine, -1, &message)) {
         if (answers(&message, id)) {
             *ret_message = message;
             return true;

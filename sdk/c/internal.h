@@ -121,6 +121,9 @@ int engine_request(struct engine *engine, const char *method, struct kg_str para
                    struct kg_doc **ret_doc, const struct kg_node **ret_result,
                    struct failure *failure);
 
+/* Whether the request of that id was cancelled, as far as that has come. */
+bool engine_is_cancelled(struct engine *engine, const struct kg_node *id);
+
 /* A method of the host's own. */
 struct system_row {
     const char *name;

@@ -223,6 +223,17 @@ int kaged_schema(struct kaged_call *call, const struct kaged_json **ret_result);
 const void *kaged_json_blob(struct kaged_call *call, const struct kaged_json *value,
                             size_t *ret_length);
 
+/*
+ * -- questions: the same. Params are an object that the writer holds: {title, schema} or {title,
+ * url} for a person, with kaged:ask; {messages, systemPrompt, maxTokens} for the model, with
+ * kaged:sample. Results: {action, content}, action being accept, decline or cancel; {role, content,
+ * model}, as MCP has it.
+ */
+int kaged_ask(struct kaged_call *call, struct kaged_writer *params,
+              const struct kaged_json **ret_answer);
+int kaged_sample(struct kaged_call *call, struct kaged_writer *params,
+                 const struct kaged_json **ret_result);
+
 /* -- to the host and to the log ---------------------------------------------------------------- */
 
 /*
@@ -238,6 +249,12 @@ int kaged_notify(struct kaged_call *call, const char *type, struct kaged_writer 
  * or NULL. 0, or -1 if it cannot be sent.
  */
 int kaged_progress(struct kaged_call *call, double progress, double total, const char *message);
+
+/*
+ * Whether who called has left: the work may end, and the call is answered all the same. Reads what
+ * has come by now, and waits for nothing.
+ */
+bool kaged_cancelled(struct kaged_call *call);
 
 enum kaged_level { KAGED_DEBUG, KAGED_INFO, KAGED_WARN, KAGED_ERROR };
 /* A line of JSON on stderr. fields may be NULL. */

@@ -83,7 +83,6 @@ static void answer_request(struct kaged_test *test, const struct kg_node *root)
 /* The plugin waits for its host: what it has said is looked at, up to its request. */
 static enum link_read test_read(void *data, int timeout_ms, struct kg_str *ret_line)
 {
-    (void)timeout_ms;
     struct kaged_test *test = data;
     struct kg_doc *doc;
     while ((doc = next_said(test)) != NULL) {
@@ -97,7 +96,7 @@ static enum link_read test_read(void *data, int timeout_ms, struct kg_str *ret_l
         *ret_line = kg_buf_view(&test->answer_line);
         return LINK_LINE;
     }
-    return LINK_END;
+    return timeout_ms == 0 ? LINK_TIMEOUT : LINK_END;
 }
 
 /* -- for tests --------------------------------------------------------------------------------- */

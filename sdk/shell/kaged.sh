@@ -419,6 +419,40 @@ kaged_schema() {
     kaged__ask kaged.storage.schema '{}'
 }
 
+# kaged_ask TITLE [SCHEMA], kaged_ask_url TITLE URL: asks the person of the session; needs kaged:ask.
+# REPLY is {"action", "content"}: accept, decline or cancel, and what was filled in.
+kaged_ask() {
+    kaged_object "title=$1" ${2:+"schema:=$2"} && kaged__ask kaged.ask "$REPLY"
+}
+
+kaged_ask_url() {
+    kaged_object "title=$1" "url=$2" && kaged__ask kaged.ask "$REPLY"
+}
+
+# kaged_sample PARAMS: asks the model of the session; needs kaged:sample. PARAMS and REPLY are those of
+# MCP's sampling/createMessage: messages, systemPrompt, maxTokens.
+kaged_sample() {
+    kaged__ask kaged.sample "$1"
+}
+
+# kaged_cancelled: whether who called has left; the work may end, and the call is answered all the same.
+kaged_cancelled() {
+    local REPLY at wanted
+    [[ $kaged__state == open && -n ${kaged__call_id-} ]] || return 1
+    while ((!kaged__ending)) && { [[ -n $kaged__ahead ]] || read -r -t 0 -u "$kaged__in"; }; do
+        kaged__read_message || kaged__ending=1
+        [[ $kaged__ending == 1 || ${kaged__fields[0]} != Q ]] || kaged__set_aside
+    done
+    for ((at = 0; at < ${#kaged__queue[@]}; at += KAGED__REQUEST_FIELDS)); do
+        [[ -z ${kaged__queue[at + 1]} && ${kaged__queue[at + 2]} == kaged.cancel ]] || continue
+        kaged_get "${kaged__queue[at + 4]}" id || continue
+        wanted=$REPLY
+        [[ $kaged_type != string ]] || { kaged_string "$REPLY" && wanted=$REPLY; }
+        [[ $wanted != "$kaged__call_id" ]] || return 0
+    done
+    return 1
+}
+
 # kaged_statement SQL [PARAMS]: REPLY is the statement, for kaged_batch.
 kaged_statement() {
     kaged_object "sql=$1" params:="${2:-[]}"

@@ -284,6 +284,8 @@ const struct cli_command cli_commands[] = {
             {{"version", 0, "V",
               "Of a git repository: the tag V or vV. Of a package: V, or a range of versions."},
              {"name", 0, "NAME", "Of an MCP server: what it is called here."},
+             {"no-args", 0, NULL,
+              "Of a package: without the arguments that the version before was given."},
              {"header", 0, "HEADER",
               "Of an MCP server somewhere else: \"Name: value\", with each request; ${env.NAME} in "
               "it is what --secret or --env gives it."},

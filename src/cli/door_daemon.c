@@ -85,6 +85,8 @@ static int approve(struct door *door, const char *id, const struct door_yes *yes
     kg_json_begin(&json, '{');
     put_text(&json, "hash", yes->hash);
     put_text(&json, "path", yes->path);
+    if (yes->packages)
+        kg_json_named_bool(&json, "packages", true);
     kg_json_named_bool(&json, "allow_new_capabilities", yes->allow_new_capabilities);
     kg_json_named_bool(&json, "replace_source", yes->replace_source);
     kg_json_end(&json, '}');

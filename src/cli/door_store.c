@@ -250,6 +250,7 @@ static int approve(struct door *base, const char *id, const struct door_yes *yes
         .operator_id = door->operator_id,
         .hash = yes->hash,
         .path = yes->path,
+        .packages = yes->packages,
         .allow_new_capabilities = yes->allow_new_capabilities,
         .replace_source = yes->replace_source,
     };

@@ -305,6 +305,23 @@ int dialogue_decide(struct dialogue *dialogue)
     return dialogue->door->ops->approve(dialogue->door, id, &yes, &dialogue->consent);
 }
 
+/* What the operator asked for himself, he asks for anew. */
+static int want_packages(struct dialogue *dialogue, const char *id)
+{
+    struct door_wish wish = *dialogue->wish;
+    wish.packages = true;
+    dialogue->door->ops->decline(dialogue->door, id);
+    door_answer_free(&dialogue->consent);
+    return dialogue->door->ops->want(dialogue->door, &wish, &dialogue->consent);
+}
+
+/* What a project wants stays its wish. */
+static int let_packages(struct dialogue *dialogue, const char *id)
+{
+    const struct door_yes yes = {.packages = true};
+    return dialogue->door->ops->approve(dialogue->door, id, &yes, &dialogue->consent);
+}
+
 /* With what it needs of npm, if that is wanted: then all of it is fetched anew, and offered. */
 static int fetch_packages(struct dialogue *dialogue)
 {
@@ -312,7 +329,7 @@ static int fetch_packages(struct dialogue *dialogue)
     kg_auto(kg_free) char *id = id_of(dialogue);
     const struct kg_node *offer = kg_node_get(dialogue->consent.doc->root, "offer");
     int64_t missing = kg_node_number(offer, "packages_missing");
-    if (dialogue->wish == NULL || dialogue->mute || missing == 0)
+    if (dialogue->mute || missing == 0)
         return CLI_DONE;
     print_words(&question, offer,
                 "{name} came without the packages that its package-lock.json "
@@ -320,11 +337,7 @@ static int fetch_packages(struct dialogue *dialogue)
     kg_auto(kg_free) char *text = kg_str_dup(kg_buf_view(&question));
     if (dialogue->tty >= 0 && !terminal_ask(dialogue->tty, text))
         return CLI_DONE;
-    struct door_wish wish = *dialogue->wish;
-    wish.packages = true;
-    dialogue->door->ops->decline(dialogue->door, id);
-    door_answer_free(&dialogue->consent);
-    int code = dialogue->door->ops->want(dialogue->door, &wish, &dialogue->consent);
+    int code = dialogue->wish != NULL ? want_packages(dialogue, id) : let_packages(dialogue, id);
     return code == CLI_DONE ? wait_while(dialogue, "fetching", true) : code;
 }
 
@@ -471,17 +484,20 @@ static bool put_server(struct kg_buf *out, const struct cli *cli)
     const char *name = cli_option_value(cli, "name");
     struct kg_json_writer json = kg_json_writer(out);
     char **headers = cli_option_list(cli, "header");
-    if (name == NULL && cli->argument_count < 2 && headers[0] == NULL) {
+    bool has_args = cli->argument_count > 1 || cli_has(cli, "no-args");
+    if (name == NULL && !has_args && headers[0] == NULL) {
         kg_list_free(headers);
         return false;
     }
     kg_json_begin(&json, '{');
     if (name != NULL)
         kg_json_named_text(&json, "name", name);
-    kg_json_named_begin(&json, "args", '[');
+    if (has_args)
+        kg_json_named_begin(&json, "args", '[');
     for (size_t i = 1; i < cli->argument_count; i++)
         put_arg(&json, cli->arguments[i]);
-    kg_json_end(&json, ']');
+    if (has_args)
+        kg_json_end(&json, ']');
     put_headers(&json, headers);
     kg_json_end(&json, '}');
     kg_list_free(headers);

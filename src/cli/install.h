@@ -28,6 +28,7 @@ struct door_wish {
 struct door_yes {
     const char *hash; /* of what was shown; NULL: it may be fetched */
     const char *path; /* where from, or NULL */
+    bool packages;    /* with what its package-lock.json names */
     bool allow_new_capabilities, replace_source;
 };
 

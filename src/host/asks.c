@@ -202,7 +202,7 @@ void host_ask_fail(struct host_ask *ask, const struct kg_err *err)
 
 /* -- whose it is ------------------------------------------------------------------------------- */
 
-static bool is_same_conversation(const struct host_asker *a, const struct host_asker *b)
+bool host_is_same_conversation(const struct host_asker *a, const struct host_asker *b)
 {
     if (a->caller_id != NULL || b->caller_id != NULL)
         return kg_same_text(a->caller_id, b->caller_id);
@@ -220,7 +220,7 @@ static struct host_call *find_call(const struct host_process *process, struct kg
         return NULL;
     }
     for (struct host_call *at = process->sent; at != NULL; at = at->next_sent) {
-        if (!is_same_conversation(at->asker, process->sent->asker)) {
+        if (!host_is_same_conversation(at->asker, process->sent->asker)) {
             kg_fail(err, KG_E_NOT_APPLICABLE,
                     "several conversations are under way, so it is not known whom to ask");
             kg_hint(err, "with `process: session` each has a process of its own");

@@ -2,8 +2,10 @@
  * What a plugin wants to know while it works on a call: a question for a person, or words of a
  * model. It is asked of whoever made the call, if that can be asked; else the answer is "cancel".
  *
- * Whose question is it? That of the only conversation which has a call under way with the process;
- * with several it is refused. While it waits, the call's deadline stands still.
+ * Whose question is it? That of the only conversation which has a call under way with the process.
+ * There is only one: calls of a process that may ask go one conversation at a time (call.c); should
+ * there be several, since it was granted that meanwhile, it is refused. While it waits, the call's
+ * deadline stands still.
  */
 #ifndef KAGED_HOST_ASKS_H
 #define KAGED_HOST_ASKS_H

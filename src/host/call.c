@@ -2,6 +2,8 @@
  * The one door: every call of every plugin, whoever makes it, passes here. It is checked, given its
  * context, written to the audit log, sent, timed, and its end is written to the audit log too.
  * While the log is only slow, calls wait here; while it cannot be written at all, they are refused.
+ * So do calls of a plugin that may ask while another conversation has one under way with it: whose
+ * question it is must be known.
  */
 #include "host/internal.h"
 
@@ -55,6 +57,7 @@ void host_calls_free(struct host *host)
         free(call);
     }
     kg_buf_free(&host->context);
+    loop_undefer(host->loop, &host->door->turn);
     free(kg_steal(&host->door));
 }
 
@@ -372,6 +375,8 @@ static void unlink_sent(struct host_call *call)
     if (call->next_sent != NULL)
         call->next_sent->sent_from = call->sent_from;
     call->sent_from = NULL;
+    if (call->process->sent == NULL && call->host->door->first != NULL)
+        loop_defer(call->host->loop, &call->host->door->turn);
 }
 
 void host_calls_gone(struct host_process *process)
@@ -506,6 +511,18 @@ static int send_call(struct host_call *call, const struct host_passage *passage,
 
 static int hold(struct host_call *call, const struct host_passage *passage, struct kg_err *err);
 
+/*
+ * A process that may ask works for one conversation at a time, unless it says by which call it
+ * asks. Calls of the conversation that has its turn go at once: one may be made while another
+ * waits.
+ */
+static bool has_turn(const struct host_process *process, const struct host_asker *asker)
+{
+    return process->sent == NULL || !host_process_may_ask(process) ||
+           instance_variant(process->instance) == DIALECT_MCP_MODERN ||
+           host_is_same_conversation(process->sent->asker, asker);
+}
+
 /* What was asked for is right, and so is its process. The call keeps nothing of a failure. */
 static int enter(struct host_call *call, const struct host_passage *passage, struct kg_err *err)
 {
@@ -521,7 +538,8 @@ static int enter(struct host_call *call, const struct host_passage *passage, str
     kg_str_copy(passage->method, call->method, sizeof(call->method));
     call->method_length =
         passage->method.length < RPC_METHOD_MAX ? passage->method.length : RPC_METHOD_MAX;
-    bool waits = host->door->first != NULL || !audit_ready(host->audit, NULL);
+    bool waits = host->door->is_behind || !has_turn(call->process, call->asker) ||
+                 !audit_ready(host->audit, NULL);
     return (waits ? hold : send_call)(call, passage, err);
 }
 
@@ -559,8 +577,10 @@ static struct host_held *leave_row(struct host_call *call)
         door->last = &(*door->last)->next;
     door->count--;
     door->bytes -= held->texts.length;
-    if (door->first == NULL)
+    if (door->first == NULL && door->is_behind) {
         audit_unwait(call->host->audit, &door->waiter);
+        door->is_behind = false;
+    }
     return held;
 }
 
@@ -587,10 +607,19 @@ static void on_held_long(struct loop_timer *timer)
     struct host_held *held = KG_CONTAINER(timer, struct host_held, timer);
     const struct host_call *call = held->call;
     struct kg_err err = {0};
-    kg_fail(&err, KG_E_AUDIT_UNAVAILABLE,
-            "plugin %s: %s: the audit log has not caught up within %llu ms", call->process->name,
-            call->method, (unsigned long long)held->most_ms);
-    kg_hint(&err, "the disk of %s is too slow for what is called", call->host->paths->audit_dir);
+    if (!has_turn(call->process, call->asker)) {
+        kg_fail(&err, KG_E_BUSY,
+                "plugin %s: %s: it worked for another conversation for %llu ms, and it may ask, "
+                "so that it works for one at a time",
+                call->process->name, call->method, (unsigned long long)held->most_ms);
+        kg_hint(&err, "with `process: session` in its manifest each has a process of its own");
+    } else {
+        kg_fail(&err, KG_E_AUDIT_UNAVAILABLE,
+                "plugin %s: %s: the audit log has not caught up within %llu ms",
+                call->process->name, call->method, (unsigned long long)held->most_ms);
+        kg_hint(&err, "the disk of %s is too slow for what is called",
+                call->host->paths->audit_dir);
+    }
     fail_held(held->call, &err);
 }
 
@@ -600,7 +629,7 @@ static int hold(struct host_call *call, const struct host_passage *passage, stru
     struct host_door *door = host->door;
     size_t bytes = passage->method.length + passage->params.length + passage->config.length;
     if (door->count >= HELD_MAX || door->bytes + bytes > HELD_MAX_BYTES)
-        return kg_fail(err, KG_E_BUSY, "%zu calls wait for the audit log already", door->count);
+        return kg_fail(err, KG_E_BUSY, "%zu calls wait already", door->count);
     struct host_held *held = kg_alloc(sizeof(*held));
     kg_buf_reserve(&held->texts, bytes);
     held->call = call;
@@ -619,7 +648,10 @@ static int hold(struct host_call *call, const struct host_passage *passage, stru
     door->count++;
     door->bytes += held->texts.length;
     loop_timer_start(host->loop, &held->timer, held->most_ms, on_held_long);
-    audit_wait_ready(host->audit, &door->waiter);
+    if (door->is_behind || !audit_ready(host->audit, NULL)) {
+        door->is_behind = true;
+        audit_wait_ready(host->audit, &door->waiter);
+    }
     return 0;
 }
 
@@ -636,20 +668,43 @@ static void send_held(struct host_call *call)
     held_free(held);
 }
 
+/* The first that may go; who is sent or refused may change the row. */
+static struct host_held *next_held(const struct host_door *door)
+{
+    struct host_held *held = door->first;
+    while (held != NULL && !has_turn(held->call->process, held->call->asker))
+        held = held->next;
+    return held;
+}
+
+static void walk_row(struct host_door *door)
+{
+    struct audit *audit = door->host->audit;
+    struct host_held *held;
+    while ((held = next_held(door)) != NULL && audit_ready(audit, NULL))
+        send_held(held->call);
+    door->is_behind = held != NULL;
+    if (door->is_behind)
+        audit_wait_ready(audit, &door->waiter);
+}
+
 static void on_audit_ready(struct audit_waiter *waiter)
 {
-    struct host_door *door = KG_CONTAINER(waiter, struct host_door, waiter);
-    while (door->first != NULL && audit_ready(door->first->call->host->audit, NULL))
-        send_held(door->first->call);
-    if (door->first != NULL)
-        audit_wait_ready(door->first->call->host->audit, waiter);
+    walk_row(KG_CONTAINER(waiter, struct host_door, waiter));
+}
+
+static void on_turn(struct loop_task *task)
+{
+    walk_row(KG_CONTAINER(task, struct host_door, turn));
 }
 
 void host_door_open(struct host *host)
 {
     host->door = kg_alloc(sizeof(*host->door));
     host->door->last = &host->door->first;
+    host->door->host = host;
     host->door->waiter.on_ready = on_audit_ready;
+    host->door->turn.run = on_turn;
 }
 
 void host_door_end(struct host *host, const struct host_process *process_or_null)

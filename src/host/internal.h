@@ -436,10 +436,17 @@ struct host_call {
 
 /* Calls that wait at the door for the audit log, oldest first. */
 struct host_door {
+    struct host *host;
     struct audit_waiter waiter;
+    bool is_behind;        /* some wait for the audit log: whoever comes goes behind them */
+    struct loop_task turn; /* a process has nothing under way any more */
     struct host_held *first, **last;
     size_t count, bytes;
 };
+/* Whether it may ask who made a call, by its capabilities. See service.c. */
+bool host_process_may_ask(const struct host_process *process);
+/* Whether two calls are of one session, or one request without a session. See asks.c. */
+bool host_is_same_conversation(const struct host_asker *a, const struct host_asker *b);
 void host_door_open(struct host *host);
 /* Those of the process, or of all, end: nothing can be sent to it any more. */
 void host_door_end(struct host *host, const struct host_process *process_or_null);

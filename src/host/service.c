@@ -52,6 +52,15 @@ int host_service_check(const struct host_service *service, const struct capabili
                    "%s needs the capability %s", service->method, kg_buf_terminate(&line));
 }
 
+bool host_process_may_ask(const struct host_process *process)
+{
+    const struct capability_set *set = &process->grants.set;
+    for (size_t i = 0; i < set->count; i++)
+        if (set->items[i].kind == CAPABILITY_ASK || set->items[i].kind == CAPABILITY_SAMPLE)
+            return true;
+    return false;
+}
+
 bool host_stores(const struct host_process *process)
 {
     return process->plugin->host->facts != NULL &&

@@ -80,6 +80,7 @@ void http_handle_consent_approve(struct http_request *request)
         .operator_id = http_operator(request),
         .hash = hash,
         .path = path,
+        .packages = http_body_flag(request, "packages", false),
         .allow_new_capabilities = http_body_flag(request, "allow_new_capabilities", false),
         .replace_source = http_body_flag(request, "replace_source", false),
     };

@@ -116,8 +116,9 @@ static bool wait_end(struct kit_run *run, const char *sent)
     uint64_t wait_ms = run->timeout_ms;
     if (declared_sec > 0 && (uint64_t)declared_sec * 1000 < wait_ms)
         wait_ms = (uint64_t)declared_sec * 1000;
-    run->talk->spent = true;
-    if (kit_seat_wait_exit(run->talk->seat, wait_ms))
+    bool ended = kit_seat_wait_exit(run->talk->seat, wait_ms);
+    run->talk->spent = true; /* not before: what it says last is judged, too */
+    if (ended)
         return true;
     if (run->room->interrupted)
         kit_be_unclear(run, "interrupted");

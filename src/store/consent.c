@@ -468,7 +468,8 @@ static int refuse_state(const struct consent *consent, const char *act, struct k
 static int let_fetch(struct consent *consent, const struct consent_answer *answer,
                      struct kg_err *err)
 {
-    if (consent->state == CONSENT_OFFERED) {
+    bool lacks = consent->state == CONSENT_OFFERED && consent->offer->packages_missing > 0;
+    if (consent->state == CONSENT_OFFERED && !(answer->packages && lacks)) {
         kg_fail(err, KG_E_USAGE, "consent %s: the answer does not say to what", consent->id.text);
         return kg_hint(err, "give the hash of the offer that was shown");
     }
@@ -477,9 +478,13 @@ static int let_fetch(struct consent *consent, const struct consent_answer *answe
         return refuse_state(consent, "fetched", err);
     const char *source = answer->path != NULL ? answer->path : consent->source;
     const char *base = answer->path != NULL ? NULL : consent->base;
+    bool had = consent->packages;
+    consent->packages = had || answer->packages;
     int result = start_fetching(consent, source, base, err);
-    if (result < 0)
+    if (result < 0) {
+        consent->packages = had;
         return result;
+    }
     if (answer->path != NULL) {
         kg_replace(&consent->source, source);
         kg_replace(&consent->base, NULL); /* it is the operator's, not of the project */

@@ -157,6 +157,7 @@ struct consent_answer {
     const char *operator_id;
     const char *hash; /* of what was shown; NULL: nothing was yet, it may be fetched */
     const char *path; /* with a NULL hash: fetch it from here instead; or NULL */
+    bool packages; /* the same: with what its package-lock.json names, also after it was offered */
     bool allow_new_capabilities, replace_source;
 };
 /* KG_E_CONFLICT: not in this state, or not this hash. KG_E_REFUSED: it widens what is installed, or

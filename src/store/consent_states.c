@@ -34,6 +34,7 @@ static const struct cell table[CONSENT_STATE_COUNT][CONSENT_EVENT_COUNT] = {
     [CONSENT_OFFERED] =
         {
             [ON_YES] = TO(INSTALLING, only_move),
+            [ON_FETCH] = TO(FETCHING, consent_end_offer), /* with the packages that it lacks */
             [ON_NO] = TO(DECLINED, consent_end_offer),
             [ON_LATE] = TO(EXPIRED, consent_end_offer),
         },

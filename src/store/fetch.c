@@ -34,6 +34,7 @@ struct store_fetch {
     struct store_source source;
     struct store_limits limits;
     struct npm *npm;           /* owned; NULL: npm has no part in it */
+    char **kept_args;          /* owned; of a package's version before */
     char *work;                /* the path that the cage sees WORK by; owned */
     store_fetched_fn *on_done; /* NULL: it is cancelled */
     void *data;
@@ -58,6 +59,7 @@ static void fetch_free(struct store_fetch *fetch)
     store_quarantine_free(fetch->quarantine);
     store_tree_free(&fetch->tree);
     kg_list_free(fetch->remarks);
+    kg_list_free(fetch->kept_args);
     fetch_words_free(&fetch->words);
     npm_free(fetch->npm);
     free(fetch->work);
@@ -138,7 +140,8 @@ static int complete(struct store_fetch *fetch, int tree, struct kg_err *err)
     if (holds_nothing(&fetch->source))
         return server_source_make(&fetch->source, tree, &fetch->remarks, err);
     return fetch->source.kind == STORE_NPM
-               ? npm_finish(fetch->npm, &fetch->source, tree, &fetch->remarks, err)
+               ? npm_finish(fetch->npm, &fetch->source, fetch->kept_args, tree, &fetch->remarks,
+                            err)
                : store_complete(tree, &fetch->remarks, err);
 }
 
@@ -421,6 +424,7 @@ int store_fetch(struct store *store, const struct store_source *source,
                    .version = kg_strdup(source->version),
                    .server = kg_strdup(source->server),
                    .packages = source->packages},
+        .kept_args = npm_kept_args(store, source),
         .limits = store_limits_now(store),
         .words = {.on_progress = on_progress, .data = data},
         .on_done = on_done,

@@ -38,7 +38,13 @@ int npm_look_read(struct npm *npm, const char *folder, struct kg_str said, struc
  * Blocks. What npm left becomes a plugin: it gets a manifest, unless the package has its own. Fails
  * if it cannot run here. Remarks are for the operator, as in complete.h.
  */
-int npm_finish(struct npm *npm, const struct store_source *source, int tree_fd, char ***ret_remarks,
-               struct kg_err *err);
+int npm_finish(struct npm *npm, const struct store_source *source, char *const *kept_args,
+               int tree_fd, char ***ret_remarks, struct kg_err *err);
+
+/*
+ * Blocks. The arguments that the installed version of the package was given, if this is to be its
+ * next one and nobody gives it others; an owned list.
+ */
+char **npm_kept_args(struct store *store, const struct store_source *source);
 
 #endif

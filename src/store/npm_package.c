@@ -3,6 +3,7 @@
  * and its runtime are checked here, before anybody is asked, and become a manifest.
  */
 #include "store/complete.h"
+#include "store/internal.h"
 #include "store/npm.h"
 #include "store/server.h"
 
@@ -28,6 +29,7 @@ struct package {
     char *folder;        /* of the package, in the tree; owned */
     struct kg_doc *doc;  /* its package.json; owned */
     struct kg_doc *wish; /* of the operator: "name", "args"; owned; or NULL */
+    char *const *kept;   /* arguments that it had before, unless others are wished */
     const char *program; /* its own, in the tree; owned */
     const struct runtime *node;
 };
@@ -244,8 +246,11 @@ static void add_lines(char ***list, const char *lines)
 
 static char **args_of(const struct package *package)
 {
+    const struct kg_node *list =
+        package->wish ? kg_node_typed(package->wish->root, "args", KG_ARRAY) : NULL;
+    if (list == NULL)
+        return kg_list_copy((const char *const *)package->kept);
     char **args = kg_list_new(0);
-    const struct kg_node *list = package->wish ? kg_node_list(package->wish->root, "args") : NULL;
     for (uint32_t i = 0; list != NULL && i < list->count; i++)
         if (list->items[i].type == KG_STRING)
             kg_list_add(&args, kg_str_dup(list->items[i].text));
@@ -307,6 +312,23 @@ static int make_manifest(struct package *package)
     return write_manifest(package, name);
 }
 
+/* "its arguments stay: --root /srv/docs" */
+static void remark_kept(const struct package *package, char ***remarks)
+{
+    kg_auto(kg_buf_free) struct kg_buf words = {0};
+    bool are_given = package->wish != NULL && kg_node_get(package->wish->root, "args") != NULL;
+    if (are_given || package->kept[0] == NULL)
+        return;
+    kg_buf_text(&words, "its arguments stay as they were:");
+    for (char *const *arg = package->kept; *arg != NULL; arg++) {
+        kg_buf_char(&words, ' ');
+        kg_buf_shell(&words, kg_str(*arg));
+    }
+    if (*remarks == NULL)
+        *remarks = kg_list_new(0);
+    kg_list_add(remarks, kg_strdup(kg_buf_terminate(&words)));
+}
+
 /* What the package declares itself is taken as it is. */
 static int check_own_manifest(const struct package *package)
 {
@@ -317,11 +339,11 @@ static int check_own_manifest(const struct package *package)
                    package->source->place);
 }
 
-int npm_finish(struct npm *npm, const struct store_source *source, int tree_fd, char ***ret_remarks,
-               struct kg_err *err)
+int npm_finish(struct npm *npm, const struct store_source *source, char *const *kept_args,
+               int tree_fd, char ***ret_remarks, struct kg_err *err)
 {
     kg_auto(package_free) struct package package = {
-        .npm = npm, .source = source, .tree_fd = tree_fd, .err = err};
+        .npm = npm, .source = source, .tree_fd = tree_fd, .err = err, .kept = kept_args};
     if (source->server != NULL)
         package.wish = kg_json_read(kg_str(source->server), NULL);
     if (faccessat(tree_fd, MANIFEST_FILE, F_OK, AT_SYMLINK_NOFOLLOW) == 0)
@@ -334,5 +356,47 @@ int npm_finish(struct npm *npm, const struct store_source *source, int tree_fd, 
         result = check_engine(&package);
     if (result == 0)
         result = check_built(&package, ret_remarks);
-    return result < 0 ? result : make_manifest(&package);
+    if (result == 0)
+        result = make_manifest(&package);
+    if (result == 0)
+        remark_kept(&package, ret_remarks);
+    return result;
+}
+
+/* -- the version before ------------------------------------------------------------------------ */
+
+/* What stands behind the program of a manifest that write_manifest made. */
+static char **args_in(const char *dir, const char *package)
+{
+    kg_auto(kg_free) char *path = kg_path_join(dir, MANIFEST_FILE);
+    kg_auto(kg_free) char *program = kg_format("./node_modules/%s/", package);
+    kg_auto(kg_buf_free) struct kg_buf text = {0};
+    char **args = kg_list_new(0);
+    if (kg_read_file(path, KG_DOC_BYTES_MAX, &text, NULL) < 0)
+        return args;
+    kg_auto(kg_doc_cleanup) struct kg_doc *doc = kg_yaml_read(kg_buf_view(&text), NULL);
+    const struct kg_node *command =
+        doc != NULL ? kg_node_typed(doc->root, "command", KG_ARRAY) : NULL;
+    bool is_behind = false;
+    for (uint32_t i = 0; command != NULL && i < command->count; i++) {
+        if (is_behind)
+            kg_list_add(&args, kg_str_dup(command->items[i].text));
+        is_behind = is_behind || kg_str_starts(command->items[i].text, program);
+    }
+    return args;
+}
+
+char **npm_kept_args(struct store *store, const struct store_source *source)
+{
+    kg_auto(kg_doc_cleanup) struct kg_doc *wish =
+        source->server ? kg_json_read(kg_str(source->server), NULL) : NULL;
+    kg_auto(kg_free) char *wished = wish ? text_of(wish->root, "name") : NULL;
+    kg_auto(kg_free) char *name = store_server_name(wished ? wished : source->place);
+    kg_auto(kg_free) char *from = kg_format("npm:%s", source->place);
+    kg_auto(store_record_free) struct store_record record = {0};
+    if (source->kind != STORE_NPM || name == NULL ||
+        store_record_read(store, name, &record, NULL) < 0 || !kg_same_text(record.from, from))
+        return kg_list_new(0);
+    kg_auto(kg_free) char *place = store_place(store, name);
+    return args_in(place, source->place);
 }

@@ -52,11 +52,17 @@ class Home(Daemon):
     def install(self, source, *words):
         return self.cli("plugin", "install", source, "--yes", *words, timeout=300)
 
-    def manifest(self, name):
+    def manifest(self, name, version=""):
+        """Of the only one that is installed, or of that version."""
         folder = os.path.join(self.home, "plugins/.store/versions")
-        version, = [entry for entry in os.listdir(folder) if entry.startswith(name + "-")]
-        with open(os.path.join(folder, version, "kaged-plugin.yaml")) as file:
-            return file.read(), os.path.join(folder, version)
+        found = []
+        for entry in os.listdir(folder):
+            if entry.startswith(name + "-"):
+                with open(os.path.join(folder, entry, "kaged-plugin.yaml")) as file:
+                    found.append((file.read(), os.path.join(folder, entry)))
+        (text, path), = [(text, path) for text, path in found if f"version: {version}" in text
+                         or f'version: "{version}' in text]
+        return text, path
 
 
 class Offline(Home):
@@ -103,6 +109,26 @@ class NpmTest(FlowTest):
                 lock = json.load(file)["packages"]
             self.assertTrue(lock["node_modules/left"]["integrity"].startswith("sha512-"))
             self.assertTrue(os.path.isfile(os.path.join(folder, "node_modules/left/index.js")))
+
+    def test_an_upgrade_keeps_the_arguments_unless_others_are_given(self):
+        packages = {"tiny": {f"1.{minor}.0": package() for minor in range(4)}}
+        with Registry(packages) as registry, Offline(registry) as home:
+            docs = os.path.join(home.base, "docs")
+            os.mkdir(docs)
+
+            def command(version, *words):
+                code, out, err = home.install(f"npm:tiny@1.{version}.0", *words)
+                self.assertEqual(code, 0, err)
+                text, _ = home.manifest("tiny", f"1.{version}.0")
+                line, = [line for line in text.splitlines() if line.startswith("command:")]
+                return line.partition("server.js\"")[2], out
+            given = f',"--root","{docs}","a b"]'
+            self.assertEqual(command(0, "--", "--root", docs, "a b")[0], given)
+            kept, out = command(1)
+            self.assertEqual(kept, given)
+            self.assertIn(f"its arguments stay as they were: --root {docs} 'a b'", out)
+            self.assertEqual(command(2, "--", "x")[0], ',"x"]')
+            self.assertEqual(command(3, "--no-args")[0], "]")
 
     def test_what_is_wrong_with_a_name_is_said(self):
         with Registry({"tiny": {"1.0.0": package()}, "mcp": {"1.0.0": package()}}) as registry:
@@ -246,6 +272,24 @@ class NpmTest(FlowTest):
             code, out, err = home.install(folder)
             self.assertNotEqual(code, 0, out)
             self.assertIn("another hash", err)
+
+    def test_what_a_source_of_a_project_lacks_is_fetched_after_the_yes(self):
+        with Registry({"left": {"1.0.0": {"index.js": "module.exports = 1;"}}}) as registry, \
+                Home(registry) as daemon:
+            folder = self.checkout(daemon, left="^1.0.0")
+            self.lock(registry, folder)
+            root = daemon.write_project("shop", PROJECT.format("mine").replace(
+                '"mine"', '"mine", version: "1.0.0", source: "./mine"'))
+            shutil.copytree(folder, os.path.join(root, "mine"))
+            status, answer = daemon.api("POST", "/projects", {"path": root})
+            self.assertIn(status, (200, 201), answer)
+            consent, = daemon.api("GET", "/consents")[1]["consents"]
+            code, out, err = daemon.cli("project", "consent", "approve", consent["id"], "--yes",
+                                        timeout=300)
+            self.assertEqual(code, 0, err + out)
+            self.assertIn("✓ Installed mine 1.0.0", out)
+            _, version = daemon.manifest("mine")
+            self.assertTrue(os.path.isfile(os.path.join(version, "node_modules/left/index.js")))
 
     def test_a_range_of_a_project_is_resolved_by_the_registry(self):
         packages = {"tiny": {version: package() for version in ("1.0.0", "1.4.0", "2.0.0")}}

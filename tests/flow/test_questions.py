@@ -78,6 +78,9 @@ class World:
         assert status == 200, answer
         return answer["questions"]
 
+    def questions_of(self, session):
+        return self.daemon.api("GET", f"/sessions/{session}/questions")[1]["questions"]
+
     def logged(self, word):
         wait_for(lambda: word in self.daemon.cli("plugin", "logs", "asks")[1], word)
 
@@ -149,14 +152,47 @@ class QuestionsTest(FlowTest):
             self.assertEqual(sorted(answer["action"] for answer in later.result()),
                              ["accept", "decline"])
 
-    def test_of_two_conversations_nobody_knows_which_is_meant(self):
+    def test_calls_of_a_plugin_that_asks_go_one_conversation_at_a_time(self):
+        with World() as world:
+            first = Later(world, "color")
+            question, = world.open()
+            other = world.new_session()
+            second, same = Later(world, "color", other), Later(world, "color")
+            world.open(2)  # of its own conversation another call goes at once
+            self.assertEqual(world.questions_of(other), [])
+            for question in world.questions():
+                self.assertEqual(world.answer(question, ACCEPT)[0], 200)
+            self.assertEqual((first.result(), same.result()), (ACCEPT, ACCEPT))
+            asked = wait_for(lambda: world.questions_of(other), "the question of the other session")
+            self.assertEqual(world.questions(), [])
+            status, _ = world.daemon.api(
+                "POST", f"/sessions/{other}/questions/{asked[0]['id']}", {"action": "decline"})
+            self.assertEqual(status, 200)
+            self.assertEqual(second.result(), {"action": "decline"})
+
+    def test_a_call_that_waits_for_its_turn_ends_by_its_own_deadline(self):
+        with World(config={"limits.call_timeout_ms": 10000}) as world:
+            first = Later(world, "page")
+            question, = world.open()
+            path = f"/sessions/{world.new_session()}/tools/asks.color"
+            status, answer = world.daemon.api("POST", path, {})
+            self.assertIn("it worked for another conversation", json.dumps(answer))
+            self.assertEqual(world.answer(question, {"action": "accept"})[0], 200)
+            self.assertEqual(first.result(), {"action": "accept"})
+
+    def test_who_waits_has_its_turn_after_a_restart_of_the_plugin(self):
         with World() as world:
             waiting = Later(world, "wait")
             world.logged("waits")
-            answer = Later(world, "color", world.new_session()).result()
-            self.assertIn("several conversations", answer["message"])
+            other = world.new_session()
+            second = Later(world, "color", other)
             world.daemon.api("POST", "/plugins/asks/restart")
             waiting.thread.join(PATIENCE)
+            asked = wait_for(lambda: world.questions_of(other) or second.answer, "its turn")
+            if second.answer is None:  # else it came when the plugin was gone already
+                world.daemon.api("POST", f"/sessions/{other}/questions/{asked[0]['id']}",
+                                 {"action": "decline"})
+                self.assertEqual(second.result(), {"action": "decline"})
 
     def test_commands_list_and_answer(self):
         with World() as world:

@@ -64,7 +64,7 @@ class Builds(Replay):
         path = self.recorded(self.daemon, "good-python")
         code, answer = self.replay(self.daemon, path)
         self.assertEqual((code, answer["same"]), (0, True), answer)
-        self.assertEqual([step["method"] for step in answer["steps"]],
+        self.assertEqual([step["method"] for step in answer["steps"] if step["method"] != "ping"],
                          ["initialize", "good.echo", "good.echo"])
         for step in answer["steps"]:
             self.assertGreater(step["was_us"], 0)

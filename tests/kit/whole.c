@@ -31,6 +31,7 @@ static int note(struct kaged_call *call)
     if (kaged_has_storage(call) &&
         kaged_exec(call, "INSERT INTO notes VALUES ('x')", KAGED_NO_PARAMS, NULL) < 0)
         return -1;
+    kaged_progress(call, 1, 2, NULL);
     kaged_notify(call, "whole.noted", NULL);
     return kaged_reply(call, KAGED_FIELDS({"noted", kaged_bool(true)}));
 }

@@ -13,10 +13,11 @@ const plugin = createPlugin({
         throw invalidParams("a and b are two integers");
       return { sum: a + b };
     },
-    "whole.note": async () => {
+    "whole.note": async (_params, context) => {
       console.log("a note");
       if (plugin.host.storage_available)
         await plugin.storage.exec("INSERT INTO notes VALUES ('x')");
+      context.progress(1, 2);
       plugin.notify("whole.noted", {});
       return { noted: true };
     },

@@ -27,6 +27,7 @@ def note(params, ctx):
     print("a note")
     if plugin.storage_available:
         ctx.storage.exec("INSERT INTO notes VALUES ('x')")
+    ctx.progress(1, 2)
     plugin.notify("whole.noted", {})
     return {"noted": True}
 

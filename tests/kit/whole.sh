@@ -25,6 +25,7 @@ note() {
     if [[ $kaged_storage_available == true ]]; then
         kaged_exec "INSERT INTO notes VALUES ('x')" || return
     fi
+    kaged_progress 1 2
     kaged_notify whole.noted
     kaged_result '{"noted":true}'
 }

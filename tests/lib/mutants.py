@@ -33,6 +33,7 @@ PYTHON = {
     "method.unknown": ("errors.py", "METHOD_NOT_FOUND = -32601", "METHOD_NOT_FOUND = -32099"),
     "notification.unknown": ("connection.py", "            return\n        error: Dict",
                              "            message_id = None\n        error: Dict"),
+    "progress.call": ("context.py", '"id": self.call_id, "progress"', '"id": 4000000, "progress"'),
     "projects.answer": ("connection.py", "if not isinstance(project, str):", "if True:"),
     "call.answer": ("connection.py", "            result = job()\n",
                     f'            request.method != "whole.note" or {EXIT}\n'
@@ -125,6 +126,7 @@ SHELL = {
     "method.unknown": ("-32601 'method not found'", "-32099 'method not found'"),
     "notification.unknown": ('    [[ -n $1 ]] || return 0\n    kaged_string "$3',
                              '    set -- "${1:-null}" "${@:2}"\n    kaged_string "$3'),
+    "progress.call": ('"id:=$kaged__call_id" "progress:=$1"', '"id:=4000000" "progress:=$1"'),
     "projects.answer": ('kaged_get "$params" project\n', 'kaged_type=none\n'),
     "call.answer": ('    kaged__busy=1\n', '    [[ $1 != note ]] || exit 3\n    kaged__busy=1\n'),
     "call.result": ('kaged__write R "$id" "$kaged__result"',
@@ -223,6 +225,7 @@ TS = {
     "notification.unknown": ("            if (id !== null)\n                this.#answer",
                              '            if (id !== null || "error" in outcome)\n'
                              "                this.#answer"),
+    "progress.call": ("{ id, progress, total, message }", "{ id: 4000000, progress, total, message }"),
     "projects.answer": ('if (typeof project !== "string")', "if (true)"),
     "call.answer": ("        const { method } = message;\n",
                     "        const { method } = message;\n"
@@ -335,6 +338,7 @@ C = {
                        "kaged_fail(call, KAGED_INTERNAL"),
     "notification.unknown": ("engine.c", "    if (!request)\n        return;",
                              "    if (!request && result == 0)\n        return;"),
+    "progress.call": ("call.c", "    kg_json_node(&json, call->id);", "    kg_json_int(&json, 4000000);"),
     "projects.answer": ("system.c", "if (project != NULL && project->type == KG_STRING)",
                         "if (project == NULL)"),
     "call.answer": ("engine.c", "    int result = run_message(&call, message);\n",

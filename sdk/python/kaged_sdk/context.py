@@ -46,6 +46,31 @@ class Context:
         if self.call_id is not None and self.plugin is not None:
             self.plugin.notify("kaged.progress", told)
 
+    def ask(self, title: str, schema: Optional[Dict[str, Any]] = None,
+            url: Optional[str] = None) -> Dict[str, Any]:
+        """Asks the person of the session; needs kaged:ask. What is answered has an "action", accept,
+        decline or cancel, and to accept a form its "content", which fits the schema. With a url the
+        person is asked to open that page."""
+        assert self.plugin is not None
+        return self.plugin._ask("kaged.ask", _question(title, schema, url))
+
+    async def ask_async(self, title: str, schema: Optional[Dict[str, Any]] = None,
+                        url: Optional[str] = None) -> Dict[str, Any]:
+        """The same, to be awaited."""
+        assert self.plugin is not None
+        return await self.plugin._ask_async("kaged.ask", _question(title, schema, url))
+
+    def sample(self, params: Dict[str, Any]) -> Dict[str, Any]:
+        """Asks the model of the session; needs kaged:sample. Params and result are those of MCP's
+        sampling/createMessage: messages, systemPrompt, maxTokens."""
+        assert self.plugin is not None
+        return self.plugin._ask("kaged.sample", params)
+
+    async def sample_async(self, params: Dict[str, Any]) -> Dict[str, Any]:
+        """The same, to be awaited."""
+        assert self.plugin is not None
+        return await self.plugin._ask_async("kaged.sample", params)
+
     @property
     def storage(self) -> Storage:
         assert self.plugin is not None
@@ -55,6 +80,16 @@ class Context:
     def log(self) -> Log:
         assert self.plugin is not None
         return self.plugin.log
+
+
+def _question(title: str, schema: Optional[Dict[str, Any]],
+              url: Optional[str]) -> Dict[str, Any]:
+    asked: Dict[str, Any] = {"title": title}
+    if schema is not None:
+        asked["schema"] = schema
+    if url is not None:
+        asked["url"] = url
+    return asked
 
 
 def split(params: Any, config: Dict[str, Any], plugin: Plugin) -> Tuple[Dict[str, Any], Context]:

@@ -274,6 +274,11 @@ class Core<Config> implements Plugin<Config> {
           if (id !== null) this.notify("kaged.progress", { id, progress, total, message });
         },
       },
+      ask: {
+        value: (title: string, options: { schema?: object; url?: string } = {}) =>
+          this.#request("kaged.ask", { title, schema: options.schema, url: options.url }),
+      },
+      sample: { value: (params: object) => this.#request("kaged.sample", params) },
     });
   }
 

@@ -20,6 +20,30 @@ export interface CallContext<Config = Record<string, any>> extends PluginCallCon
   readonly signal: AbortSignal;
   /** Tells who called how far it is; the figure does not fall. */
   progress(progress: number, total?: number, message?: string): void;
+  /** Asks the person of the session, by a form or to open a page. Needs kaged:ask. */
+  ask(title: string, options?: { schema?: object; url?: string }): Promise<Answer>;
+  /** Asks the model of the session: params and result of MCP's sampling/createMessage. Needs kaged:sample. */
+  sample(params: SampleParams): Promise<Sample>;
+}
+
+/** content is there for a form that was accepted, and fits its schema. */
+export interface Answer {
+  action: "accept" | "decline" | "cancel";
+  content?: Record<string, any>;
+}
+
+export interface SampleParams {
+  messages: { role: "user" | "assistant"; content: { type: "text"; text: string } }[];
+  systemPrompt?: string;
+  maxTokens: number;
+  [key: string]: unknown;
+}
+
+export interface Sample {
+  role: "assistant";
+  content: { type: "text"; text: string };
+  model: string;
+  stopReason?: string;
 }
 
 export type Params = Record<string, any>;

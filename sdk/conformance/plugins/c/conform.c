@@ -190,6 +190,33 @@ static int tables(struct kaged_call *call)
     return kaged_schema(call, &result) < 0 ? -1 : reply_with(call, result);
 }
 
+static int ask(struct kaged_call *call)
+{
+    struct kaged_writer *params = kaged_writer(call);
+    const struct kaged_json *answer;
+    kaged_put(params, kaged_json(kaged_params(call)));
+    return kaged_ask(call, params, &answer) == 0 ? reply_with(call, answer) : -1;
+}
+
+static int sample(struct kaged_call *call)
+{
+    struct kaged_writer *params = kaged_writer(call);
+    const struct kaged_json *said;
+    kaged_put(params, kaged_json(kaged_params(call)));
+    return kaged_sample(call, params, &said) == 0 ? reply_with(call, said) : -1;
+}
+
+/* Until it is cancelled, or the time is over. */
+static int see_cancel(struct kaged_call *call)
+{
+    bool cancelled = false;
+    for (int waited_ms = 0; !cancelled && waited_ms < 60000; waited_ms += 20) {
+        usleep(20000);
+        cancelled = kaged_cancelled(call);
+    }
+    return kaged_reply(call, KAGED_FIELDS({"cancelled", kaged_bool(cancelled)}));
+}
+
 static int catch_it(struct kaged_call *call)
 {
     if (kaged_exec(call, "DROP TABLE notes", KAGED_NO_PARAMS, NULL) == 0)
@@ -280,17 +307,31 @@ static void on_shutdown(void *data)
 }
 
 static const struct kaged_entry methods[] = {
-    {"test.echo", echo},         {"test.keys", keys},
-    {"test.context", context},   {"test.config", config},
-    {"test.projects", projects}, {"test.nothing", nothing},
-    {"test.need", need},         {"test.fail", fail},
-    {"test.refuse", refuse},     {"test.crash", crash},
-    {"test.print", print},       {"test.slow", slow},
-    {"test.big", big},           {"test.deep", deep},
-    {"test.notify", notify},     {"test.log", log_it},
-    {"test.store", store},       {"test.batch", batch},
-    {"test.tables", tables},     {"test.catch", catch_it},
-    {"test.progress", progress}, {NULL, NULL},
+    {"test.echo", echo},
+    {"test.keys", keys},
+    {"test.context", context},
+    {"test.config", config},
+    {"test.projects", projects},
+    {"test.nothing", nothing},
+    {"test.need", need},
+    {"test.fail", fail},
+    {"test.refuse", refuse},
+    {"test.crash", crash},
+    {"test.print", print},
+    {"test.slow", slow},
+    {"test.big", big},
+    {"test.deep", deep},
+    {"test.notify", notify},
+    {"test.log", log_it},
+    {"test.store", store},
+    {"test.batch", batch},
+    {"test.tables", tables},
+    {"test.catch", catch_it},
+    {"test.progress", progress},
+    {"test.ask", ask},
+    {"test.sample", sample},
+    {"test.cancelled", see_cancel},
+    {NULL, NULL},
 };
 static const struct kaged_entry tools[] = {{"shout", shout}, {NULL, NULL}};
 static const struct kaged_entry hooks[] = {

@@ -71,8 +71,14 @@ const plugin = createPlugin({
         if (!(error instanceof PluginError)) throw error;
         return { code: error.code, message: error.message, data: error.data ?? null };
       }
-    },    "test.progress": (_params, context) => context.progress(1, 2, "half"),
-
+    },
+    "test.progress": (_params, context) => context.progress(1, 2, "half"),
+    "test.ask": ({ title, schema }, context) => context.ask(title, { schema }),
+    "test.sample": (params, context) => context.sample(params as any),
+    "test.cancelled": async (_params, { signal }) => {
+      if (!signal.aborted) await new Promise((resolve) => signal.addEventListener("abort", resolve));
+      return { cancelled: signal.aborted };
+    },
   },
   tools: {
     shout: ({ text }) => ({ text: text.toUpperCase() }),
