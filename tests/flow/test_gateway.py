@@ -844,6 +844,27 @@ class Limits(FlowTest):
         super().setUpClass()
         approve_tools(cls.daemon)
 
+    def test_a_client_that_never_reads_is_kept_no_more_than_its_bound_for(self):
+        with Daemon(["mcp-reference"], {"limits.mcp_queue_bytes": 65536}) as daemon:
+            approve_tools(daemon)
+            client, other = (Client(daemon, "/mcp/mcp-reference") for _ in range(2))
+            for each in (client, other):
+                each.initialize()
+            message = client.make("tools/call", {"name": "flood", "arguments": {"count": 3000},
+                                                 "_meta": {"progressToken": 1}})
+            lazy = client.connect()
+            self.addCleanup(lazy.close)
+            lazy.request("POST", client.path, json.dumps(message), client.headers(message))
+
+            def is_done():
+                self.assertIn("simple", other.text("test_simple_text"))  # nobody waits for it
+                rows = daemon.api("GET", "/mcp/clients")[1]["clients"]
+                return any(row["last_tool"] == "mcp-reference.flood" for row in rows)
+            wait_for(is_done, "the end of the flood")
+            got = lazy.getresponse().read()
+            self.assertLess(len(got), 3000 * 3000 // 2)
+            self.assertIn(b"Flooded.", got[-500:])
+
     def test_the_session_that_was_idle_for_longest_makes_room(self):
         clients = [Client(self.daemon) for _ in range(3)]
         for client in clients:

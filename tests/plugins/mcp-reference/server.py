@@ -2,7 +2,7 @@
 """An MCP server of the era that ERA names, with the tools, resources and prompts that the protocol's
 conformance suite names. More are for tests of ours: `hang` answers only when it is cancelled,
 `cancelled` says how often that was, `sleep` takes as long as it is told to, `touch` changes a
-resource, `open_page` has a page opened, and `folders` asks for the client's."""
+resource, `flood` tells of progress without end, `open_page` has a page opened, and `folders` asks for the client's."""
 import json
 import os
 import sys
@@ -87,6 +87,13 @@ def progress(_, call):
                 "progressToken": call["token"], "progress": value, "total": 100}})
         time.sleep(0.05)
     return text("Done.")
+
+
+def flood(arguments, call):
+    for value in range(arguments["count"]):
+        say({"method": "notifications/progress", "params": {
+            "progressToken": call["token"], "progress": value, "message": "x" * 3000}})
+    return text("Flooded.")
 
 
 def hang(_, call):
@@ -233,6 +240,7 @@ TOOLS = {
         NOTHING, lambda *_: elicit("Enums", ENUMS, "Elicitation completed"), None),
     "json_schema_2020_12_tool": (SCHEMA_2020, lambda *_: text("It fits."), None),
     "hang": (NOTHING, hang, {"destructiveHint": True}),
+    "flood": ({"type": "object", "properties": {"count": {"type": "integer"}}}, flood, None),
     "open_page": (NOTHING, open_page, None),
     "folders": (NOTHING, folders, None),
     "cancelled": (NOTHING, lambda *_: text(str(len(cancelled))), None),
