@@ -261,5 +261,6 @@ static const struct host_script_service services[] = {
 
 void live_serve_scripts(struct sessions *sessions, bool serve)
 {
-    host_set_script_services(sessions->host, serve ? services : NULL, KG_COUNT(services), sessions);
+    host_set_script_services(sessions->host, serve ? services : NULL,
+                             serve ? KG_COUNT(services) : 0, sessions);
 }
