@@ -363,8 +363,10 @@ void fetch_client_free(struct fetch_client *client)
 {
     if (client == NULL)
         return;
-    while (client->first != NULL)
-        process_free(client->first);
+    for (struct process *at = client->first, *next; at != NULL; at = next) {
+        next = at->next;
+        process_free(at);
+    }
     loop_undefer(client->place->where.loop, &client->closed);
     free(client);
 }

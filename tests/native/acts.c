@@ -83,9 +83,10 @@ static void ask_badly(void *state, const struct kaged_event *event)
 
 static void register_all(void)
 {
-    kaged_hook **hooks = &kaged_system_plugin.daemon_starting;
-    for (size_t i = 0; &hooks[i] <= &kaged_system_plugin.audit_unavailable; i++)
-        hooks[i] = tell;
+    kaged_hook *hook = tell;
+    size_t at = offsetof(struct kaged_system_plugin, daemon_starting);
+    for (; at <= offsetof(struct kaged_system_plugin, audit_unavailable); at += sizeof(hook))
+        memcpy((char *)&kaged_system_plugin + at, &hook, sizeof(hook));
 }
 
 static const char *start(const struct kaged *given, void **state)

@@ -169,8 +169,10 @@ struct exchanges *exchanges_new(struct kg_buf *lines, struct kg_err *err)
 
 void exchanges_free(struct exchanges *exchanges)
 {
-    while (exchanges->first != NULL)
-        exchange_free(exchanges->first);
+    for (struct exchange *at = exchanges->first, *next; at != NULL; at = next) {
+        next = at->next;
+        exchange_free(at);
+    }
     fetch_multi_free(exchanges->multi);
     free(exchanges);
 }
