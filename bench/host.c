@@ -4,6 +4,7 @@
  * usage: kaged-bench HOME
  * commands: calls MS IN_FLIGHT BYTES BACK   the rate and latencies of calls of plugin fast
  *           flood MS IN_FLIGHT BYTES CORE   the same while plugin flood floods from that core
+ *           tools MS IN_FLIGHT BYTES MCP    the same of calls of its tool, or of that of fast-mcp
  *           start                           ms until plugin fast is up and has answered once
  *           and those of storage.c
  */
@@ -16,16 +17,28 @@ static bool is_running(const struct world *world, const char *name)
     return world_status(world, name).state == INSTANCE_RUNNING;
 }
 
-static void run_calls(void *data, const long numbers[])
+static void run_load(struct world *world, const char *plugin, const struct load *load)
 {
-    struct world *world = data;
-    struct load load = {numbers[0], numbers[1], numbers[2], numbers[3] != 0};
-    if (!is_running(world, "fast"))
-        world_start_plugin(world, "fast");
+    if (!is_running(world, plugin))
+        world_start_plugin(world, plugin);
     double seconds;
-    double calls = (double)world_call(world, &load, &seconds);
+    double calls = (double)world_call(world, load, &seconds);
     contender_figure("rate", calls / seconds);
     contender_figure("calls", calls);
+}
+
+static void run_calls(void *data, const long numbers[])
+{
+    run_load(data, "fast",
+             &(struct load){numbers[0], numbers[1], numbers[2], numbers[3] != 0, LOAD_METHOD});
+}
+
+static void run_tools(void *data, const long numbers[])
+{
+    bool is_mcp = numbers[3] != 0;
+    run_load(data, is_mcp ? "fast-mcp" : "fast",
+             &(struct load){numbers[0], numbers[1], numbers[2], false,
+                            is_mcp ? LOAD_MCP_TOOL : LOAD_TOOL});
 }
 
 static void run_flood(void *data, const long numbers[])
@@ -42,7 +55,7 @@ static void run_flood(void *data, const long numbers[])
 
 static void run_start(void *data, const long numbers[])
 {
-    static const struct load once = {0, 1, 5, false};
+    static const struct load once = {0, 1, 5, false, LOAD_METHOD};
     struct world *world = data;
     double seconds;
     (void)numbers;
@@ -60,6 +73,7 @@ int main(int argc, char **argv)
     static const struct contender_command commands[] = {
         {"calls", run_calls},
         {"flood", run_flood},
+        {"tools", run_tools},
         {"start", run_start},
         {"storage-read", run_storage_read},
         {"storage-write", run_storage_write},

@@ -155,6 +155,8 @@ static void send_now_or_later(struct flight *flight);
 static bool is_right(const struct run *run, struct kg_str result)
 {
     struct kg_str sent = kg_buf_view(&run->params);
+    if (run->load->of == LOAD_MCP_TOOL)
+        return kg_str_is(result, "{\"content\":[{\"type\":\"text\",\"text\":\"ok\"}]}");
     if (!run->load->back)
         return kg_str_is(result, "{\"ok\":true}");
     return result.length > sent.length && memcmp(result.data + result.length - (sent.length - 1),
@@ -183,9 +185,14 @@ static void call_now(struct flight *flight)
     struct kg_id request_id = kg_id_new("req_");
     struct run *run = flight->run;
     kg_auto(host_asker_cleanup) struct host_asker *asker = host_asker_new("bench", request_id.text);
+    bool is_mcp = run->load->of == LOAD_MCP_TOOL, is_tool = run->load->of != LOAD_METHOD;
     struct host_call_request request = {
-        .plugin = KG_STR("fast"),
-        .method = run->load->back ? KG_STR("fast.back") : KG_STR("fast.echo"),
+        .plugin = is_mcp ? KG_STR("fast-mcp") : KG_STR("fast"),
+        .is_tool = is_tool,
+        .method = is_mcp            ? KG_STR("fast-mcp.say")
+                  : is_tool         ? KG_STR("fast.say")
+                  : run->load->back ? KG_STR("fast.back")
+                                    : KG_STR("fast.echo"),
         .params = kg_buf_view(&run->params),
         .asker = asker,
         .on_done = on_answer,

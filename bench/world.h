@@ -30,9 +30,11 @@ void world_start_plugin(struct world *world, const char *name);
 void world_stop_plugin(struct world *world, const char *name);
 
 /* Calls of plugin `fast` for so long, with so many in flight: how many, and samples of latency. */
+enum load_of { LOAD_METHOD, LOAD_TOOL, LOAD_MCP_TOOL }; /* the last of `fast-mcp` */
 struct load {
     long ms, in_flight, bytes; /* bytes: of a text among the parameters */
     bool back;                 /* they come back as the result */
+    enum load_of of;
 };
 size_t world_call(struct world *world, const struct load *load, double *ret_seconds);
 

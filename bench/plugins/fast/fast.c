@@ -12,6 +12,11 @@
 #include <unistd.h>
 
 #define LINE_MAX_BYTES (8 << 20)
+#define TOOLS                                                                                      \
+    "{\"tools\":[{\"name\":\"say\",\"description\":\"Answers at "                                  \
+    "once.\",\"inputSchema\":{\"type\":"                                                           \
+    "\"object\",\"properties\":{\"text\":{\"type\":\"string\"},\"count\":{\"type\":\"integer\"}}," \
+    "\"required\":[\"text\"]}}]}"
 
 static char in[LINE_MAX_BYTES], out[2 * LINE_MAX_BYTES];
 static char introduction[512];
@@ -47,6 +52,7 @@ static struct text result_of(const char *method, const char *line, size_t length
         const char *method, *result;
     } known[] = {
         {"fast.echo\"", "{\"ok\":true}"},
+        {"tools/list\"", TOOLS},
         {"tools/call\"", "{\"content\":[{\"type\":\"text\",\"text\":\"ok\"}]}"},
         {"initialize\"", introduction},
         {"ping\"", "{\"status\":\"ok\"}"},
