@@ -3,6 +3,7 @@
 The peer is a page of one line from the same daemon in the same browser: what is left is the page's own. The
 view is the overview with its figures, after all that it asks of the daemon.
 """
+import gzip
 import http.client
 import os
 import re
@@ -19,9 +20,9 @@ from browser import Browser, skip_reason  # noqa: E402
 PLUGINS = 20
 
 
-def fetch(port, path, encoding):
+def fetch(port, path):
     connection = http.client.HTTPConnection("127.0.0.1", port)
-    connection.request("GET", path, headers={"Accept-Encoding": encoding})
+    connection.request("GET", path, headers={"Accept-Encoding": "gzip"})
     with connection.getresponse() as answer:
         text = answer.read()
         if answer.status != 200:
@@ -32,12 +33,12 @@ def fetch(port, path, encoding):
 
 def weigh(port):
     """(compressed, as it is) in KB, of the page and all that it names."""
-    page = fetch(port, "/", "identity")
-    files = re.findall(rb'"(/page/[^"]+)"', page)
+    page = fetch(port, "/")
     sizes = [len(page)] * 2
-    for name in files:
-        for at, encoding in enumerate(("gzip", "identity")):
-            sizes[at] += len(fetch(port, name.decode(), encoding))
+    for name in re.findall(rb'"(/page/[^"]+)"', page):
+        text = fetch(port, name.decode())
+        sizes[0] += len(text)
+        sizes[1] += len(gzip.decompress(text) if text.startswith(b"\x1f\x8b") else text)
     return [size / 1024 for size in sizes]
 
 
