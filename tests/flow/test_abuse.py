@@ -14,7 +14,7 @@ GROWTH_MAX_KB = 150_000 if has_sanitizer() else 40_000  # a sanitizer pads and k
 class Bounded(FlowTest):
     plugins = ["good-c", "flood", "no-read", "half-line", "request-storm", "big-result",
                "forks-and-leaves"]
-    config = {"limits.call_timeout_ms": 8000, "limits.shutdown_timeout_ms": 300}
+    config = {"limits.call_timeout_ms": 120_000, "limits.shutdown_timeout_ms": 300}
 
     def setUp(self):
         self.daemon.call("good-c", "good.echo", {})
@@ -70,7 +70,7 @@ class Bounded(FlowTest):
     def test_storm_of_requests(self):
         answers = []
         storm = threading.Thread(target=lambda: answers.append(
-            self.daemon.try_call("request-storm", "storm.start", {"count": 50_000})))
+            self.daemon.try_call("request-storm", "storm.start", {"count": 50_000}, timeout=180)))
         storm.start()
         self.others_answer()
         storm.join()
