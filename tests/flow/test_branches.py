@@ -172,7 +172,9 @@ class Terminal(FlowTest):
         with Scripted({}, says("a0"), says("a1")) as shop:
             talk(shop, "u0", "what next")
             code, out, _ = shop.daemon.cli("session", "undo", shop.session, "--dry-run")
-            self.assertEqual((code, out), (0, "2 entries go, from here on: what next\nnothing was changed\n"))
+            self.assertEqual((code, out), (0, "2 entries go, from here on: what next\n"
+                                              "files stay as they are: no snapshot of them was made for that\n"
+                                              "nothing was changed\n"))
             code, out, errors = shop.daemon.cli("session", "undo", shop.session)
             self.assertEqual((code, out), (5, ""))
             self.assertIn("--yes", errors)
