@@ -3,7 +3,7 @@ MESON_RELEASE = build/release
 MESON_SANITIZED = build/sanitized
 MESON_FUZZ = build/fuzz
 PREFIX ?= /usr/local
-PROGRAMS = kaged kaged-spawner kaged-cage-init kaged-storage kaged-unpack kaged-snapshot kaged-model kaged-lua kaged-remote kaged-http kaged-chat
+PROGRAMS = kaged kaged-spawner kaged-cage-init kaged-storage kaged-unpack kaged-snapshot kaged-model kaged-lua kaged-remote kaged-fetch kaged-http kaged-chat
 
 .PHONY: help build run plugins test test-long test-programs screenshots bench bench-growth bench-guard bench-programs fuzz lint install uninstall deb clean
 
@@ -16,6 +16,7 @@ build: ## release programs into build/bin/
 	@scripts/compile $(MESON_RELEASE)
 	@mkdir -p build/bin
 	@cd $(MESON_RELEASE)/src && install -m 755 $(PROGRAMS) $(CURDIR)/build/bin/
+	@install -D -m 755 -t build/lib/kaged/system-plugins $(MESON_RELEASE)/system-plugins/*.so
 	@scripts/share
 	@scripts/plugins || echo "make: without these plugins" >&2
 

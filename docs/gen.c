@@ -13,6 +13,7 @@
 #include "http/http.h"
 #include "kit/kit.h"
 #include "manifest/manifest.h"
+#include "native/native.h"
 #include "project/project.h"
 #include "store/consent.h"
 #include "supervisor/supervisor.h"
@@ -370,6 +371,25 @@ static void put_guards(struct kg_buf *out)
     kg_buf_text(out, ".TE\n");
 }
 
+static void put_hooks(struct kg_buf *out)
+{
+    for (int hook = 0; hook < NATIVE_HOOKS; hook++) {
+        const struct native_hook_row *row = &native_hook_rows[hook];
+        kg_buf_printf(out, ".TP\n.B %s\n", row->name);
+        put_text(out, row->when);
+        kg_buf_text(out, ":");
+        for (size_t i = 0; row->fields[i] != NULL; i++)
+            kg_buf_printf(out, "%s \\fI%s\\fR", i ? "," : "", row->fields[i]);
+        kg_buf_text(out, ".\n");
+    }
+}
+
+/* Where those are that came with this program. */
+static void put_system_plugins(struct kg_buf *out)
+{
+    put_text(out, KAGED_SYSTEM_PLUGINS);
+}
+
 static void put_version(struct kg_buf *out)
 {
     kg_buf_text(out, KAGED_VERSION);
@@ -511,6 +531,8 @@ static const struct {
     {"@guards@", put_guards},
     {"@kit-rules@", put_kit_rules},
     {"@consents@", put_consents},
+    {"@hooks@", put_hooks},
+    {"@system-plugins@", put_system_plugins},
 };
 
 /* Replaces the first @list@ at or behind `at`; returns where to go on, NULL at the end. */

@@ -5,6 +5,7 @@
  */
 #include "audit/internal.h"
 
+#include "base/json/short.h"
 #include "redact/shared.h"
 
 #include <assert.h>
@@ -121,17 +122,15 @@ void audit_flush(struct audit *audit, struct loop_message *when_written)
 
 /* -- events ------------------------------------------------------------------------------------ */
 
-static inline char *make_room(struct kg_buf *buf, size_t bytes)
-{
-    if (buf->capacity - buf->length < bytes)
-        kg_buf_reserve(buf, bytes);
-    return buf->data + buf->length;
-}
+/* For the head and all pieces of a line, and for values that are short. */
+#define LINE_ROOM                                                                                  \
+    (AUDIT_HEAD_LENGTH + (2 * AUDIT_FIELDS_MAX + 4) * AUDIT_PIECE_BYTES +                          \
+     (AUDIT_FIELDS_MAX + 1) * (KG_JSON_SHORT_MAX + 2))
 
-static inline void put_piece(struct kg_buf *buf, const struct audit_piece *piece)
+static inline char *put_piece(char *at, const struct audit_piece *piece)
 {
-    memcpy(make_room(buf, sizeof(piece->text)), piece->text, sizeof(piece->text));
-    buf->length += piece->length;
+    memcpy(at, piece->text, sizeof(piece->text));
+    return at + piece->length;
 }
 
 /* Valid JSON may have newlines between its tokens; a line of the log must not. */
@@ -144,19 +143,18 @@ static void put_raw(struct kg_buf *buf, struct kg_str json)
         *at++ = ' ';
 }
 
-static inline void put_value(struct kg_buf *buf, const struct audit_value *value)
+static void put_value(struct kg_buf *buf, const struct audit_value *value)
 {
-    static const struct audit_piece words[] = {{"null", 4}, {"true", 4}, {"false", 5}};
     if (value->type == AUDIT_STR && value->text.data != NULL)
         kg_json_put_string(buf, value->text);
     else if (value->type == AUDIT_INT)
         kg_buf_int(buf, value->number);
     else if (value->type == AUDIT_BOOL)
-        put_piece(buf, &words[value->number ? 1 : 2]);
+        kg_buf_str(buf, value->number ? KG_STR("true") : KG_STR("false"));
     else if (value->type == AUDIT_RAW && value->text.length > 0)
         put_raw(buf, value->text);
     else
-        put_piece(buf, &words[0]);
+        kg_buf_str(buf, KG_STR("null"));
 }
 
 /* What a plugin or a stranger wrote may have a secret in it. */
@@ -170,10 +168,33 @@ static void put_without_secrets(struct kg_buf *buf, const struct audit_value *gi
     put_value(buf, &value);
 }
 
-static void put_head(struct kg_buf *buf, const char *head)
+/* What is long, strange or secret; then there is room again for all that may follow. */
+static __attribute__((noinline)) char *put_any(struct kg_buf *buf, char *at,
+                                               const struct audit_value *value, bool has_secrets)
 {
-    memcpy(make_room(buf, AUDIT_HEAD_LENGTH), head, AUDIT_HEAD_LENGTH);
-    buf->length += AUDIT_HEAD_LENGTH;
+    buf->length = (size_t)(at - buf->data);
+    if (has_secrets)
+        put_without_secrets(buf, value);
+    else
+        put_value(buf, value);
+    kg_buf_reserve(buf, LINE_ROOM);
+    return buf->data + buf->length;
+}
+
+/* Where there is room for it. NULL: it is not that simple. */
+static inline char *put_short(char *at, const struct audit_value *value)
+{
+    static const struct audit_piece words[] = {{"null", 4}, {"true", 4}, {"false", 5}};
+    if (value->type == AUDIT_STR && value->text.data != NULL)
+        return kg_json_put_short(at, value->text);
+    if (value->type == AUDIT_NULL)
+        return put_piece(at, &words[0]);
+    if (value->type == AUDIT_BOOL)
+        return put_piece(at, &words[value->number ? 1 : 2]);
+    if (value->type != AUDIT_INT || value->number < 0 || value->number > 9)
+        return NULL;
+    *at = (char)('0' + value->number);
+    return at + 1;
 }
 
 static void tell_listeners(struct audit *audit, enum audit_event event, size_t start)
@@ -208,24 +229,25 @@ void audit_emit_values(struct audit *audit, enum audit_event event, struct kg_st
     assert(count == text->count);
     struct kg_buf *buf = &audit->fill;
     size_t start = buf->length;
+    bool has_secrets = redact_shares_any();
     stamp(audit);
-    put_head(buf, audit->head);
-    put_piece(buf, &text->event);
+    kg_buf_reserve(buf, LINE_ROOM);
+    char *at = buf->data + start, *end;
+    memcpy(at, audit->head, AUDIT_HEAD_LENGTH);
+    at = put_piece(at + AUDIT_HEAD_LENGTH, &text->event);
     if (request_id.length == 0)
         request_id = kg_str(audit->request.id);
     if (request_id.length > 0) {
-        put_piece(buf, &request_id_piece);
-        kg_json_put_string(buf, request_id);
+        at = put_piece(at, &request_id_piece);
+        end = kg_json_put_short(at, request_id);
+        at = end ? end : put_any(buf, at, &AUDIT_V_STR(request_id), false);
     }
-    bool has_secrets = redact_shares_any();
     for (size_t i = 0; i < count; i++) {
-        put_piece(buf, &text->fields[i]);
-        if (has_secrets)
-            put_without_secrets(buf, &values[i]);
-        else
-            put_value(buf, &values[i]);
+        at = put_piece(at, &text->fields[i]);
+        end = has_secrets ? NULL : put_short(at, &values[i]);
+        at = end ? end : put_any(buf, at, &values[i], has_secrets);
     }
-    put_piece(buf, &end_piece);
+    buf->length = (size_t)(put_piece(at, &end_piece) - buf->data);
     uint64_t before = atomic_load_explicit(&audit->emitted, memory_order_relaxed);
     atomic_store_explicit(&audit->emitted, before + buf->length - start, memory_order_relaxed);
     tell_listeners(audit, event, start);

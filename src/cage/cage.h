@@ -154,6 +154,8 @@ struct cage_check {
     char *remedy; /* how to mend it, or advice; "" if there is nothing to do */
 };
 
+struct kg_json_writer;
+
 struct cage_checks {
     struct cage_check *items; /* owned */
     size_t count;
@@ -165,6 +167,9 @@ void cage_checks_free(struct cage_checks *checks); /* also for kg_auto */
 enum cage_status cage_checks_worst(const struct cage_checks *checks);
 /* "full", "degraded: landlock, nft" or "none: bwrap is not on this machine". Owned. */
 char *cage_checks_words(const struct cage_checks *checks);
+/* {"checks":[{"name","status","detail","means","remedy"}],"verdict"} */
+void cage_checks_json(const struct cage_checks *checks, enum cage_status worst,
+                      struct kg_json_writer *json);
 
 /* Where to look; what is NULL is not looked at. */
 struct cage_site {

@@ -3,6 +3,7 @@
  * how to mend it. The daemon starts no plugin while a row is missing, and the doctor shows the same
  * rows, so what one says the other does. Looking changes nothing on this machine.
  */
+#include "base/json/json.h"
 #include "cage/internal.h"
 
 #include <errno.h>
@@ -496,6 +497,31 @@ char *cage_checks_words(const struct cage_checks *checks)
         kg_buf_text(&words, worst == CAGE_STATUS_MISSING ? check->detail : check->name);
     }
     return kg_buf_terminate(&words);
+}
+
+void cage_checks_json(const struct cage_checks *checks, enum cage_status worst,
+                      struct kg_json_writer *json)
+{
+    static const char *const verdicts[] = {[CAGE_STATUS_OK] = "full",
+                                           [CAGE_STATUS_DEGRADED] = "degraded",
+                                           [CAGE_STATUS_MISSING] = "none"};
+    kg_json_begin(json, '{');
+    kg_json_named_begin(json, "checks", '[');
+    for (size_t i = 0; i < checks->count; i++) {
+        const struct cage_check *check = &checks->items[i];
+        const char *const members[][2] = {{"name", check->name},
+                                          {"status", cage_status_names[check->status]},
+                                          {"detail", check->detail},
+                                          {"means", check->means},
+                                          {"remedy", check->remedy}};
+        kg_json_begin(json, '{');
+        for (size_t k = 0; k < KG_COUNT(members); k++)
+            kg_json_named_text(json, members[k][0], members[k][1]);
+        kg_json_end(json, '}');
+    }
+    kg_json_end(json, ']');
+    kg_json_named_text(json, "verdict", verdicts[worst]);
+    kg_json_end(json, '}');
 }
 
 static void look_at_all(struct look *look, struct cage_checks *checks)

@@ -17,7 +17,7 @@ static int find_session(const struct cli *cli, char **ret_project, char **ret_se
 {
     kg_auto(kg_buf_free) struct kg_buf target = {0}, body = {0};
     kg_auto(kg_doc_cleanup) struct kg_doc *doc = NULL;
-    const char *resumed = cli_option_value(cli, "resume");
+    const char *resumed = cli_has(cli, "last") ? "@last" : cli_option_value(cli, "resume");
     struct client_request request = {.method = resumed ? "GET" : "POST",
                                      .body = resumed ? KG_STR_NULL : KG_STR("{}")};
     int code = resumed ? CLI_DONE : session_find_project(cli, ret_project);

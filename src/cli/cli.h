@@ -135,6 +135,23 @@ void print_put_lines(struct kg_buf *out, const char *indent, const struct kg_nod
 void print_json(struct kg_str json);
 /* Whether stdout is a terminal that shows colours, and nobody asked for none. */
 bool print_colors(void);
+
+/* -- markdown, see markdown.c ------------------------------------------------------------------ */
+
+/* Where in a text a terminal is. Zeroed at its start. */
+struct markdown {
+    bool within;                       /* a line; else where a mark can be */
+    bool heading, strong, code, fence; /* what is shown now */
+    bool skips;                        /* the rest of a line that begins or ends a fence */
+    bool star;                         /* one of two was there */
+    char mark;                         /* of which so many are held */
+    size_t held;
+};
+/* The next of it, which has no control characters but newlines, as a terminal with colours shows
+ * it. */
+void markdown_put(struct markdown *markdown, struct kg_str text, struct kg_buf *out);
+/* What was held back, and the terminal as it was. */
+void markdown_end(struct markdown *markdown, struct kg_buf *out);
 /* Whether stdout is a terminal on which a line can be written again. */
 bool print_is_screen(void);
 /* The width of the terminal on stdout; SIZE_MAX if there is none. */
@@ -299,6 +316,7 @@ int cli_restore(struct cli *cli);
 int cli_doctor(struct cli *cli);
 int cli_plugin_validate(struct cli *cli);
 int cli_plugin_new(struct cli *cli);
+int cli_plugin_pack(struct cli *cli);
 int cli_plugin_test(struct cli *cli);
 int cli_project_validate(struct cli *cli);
 int cli_project_init(struct cli *cli);
@@ -326,6 +344,8 @@ int cli_mcp_mark(struct cli *cli);
 int cli_secret_set(struct cli *cli);
 int cli_secret_list(struct cli *cli);
 int cli_secret_rm(struct cli *cli);
+int cli_system_plugin_list(struct cli *cli);
+int cli_system_plugin_status(struct cli *cli);
 int cli_secret_rotate(struct cli *cli);
 int cli_stop(struct cli *cli);
 int cli_status(struct cli *cli);

@@ -46,6 +46,10 @@
     {                                                                                              \
         "agent", 0, "AGENT", meaning                                                               \
     }
+#define LAST                                                                                       \
+    {                                                                                              \
+        "last", 0, NULL, "The newest session, in the place of SESSION."                            \
+    }
 #define SEAT                                                                                       \
     {                                                                                              \
         "seat", 0, "AGENT", "Which agent is spoken to: primary, primary.subagents.NAME."           \
@@ -105,8 +109,10 @@ const struct cli_command cli_commands[] = {
         .help = "Looks at every layer that a cage is made of, builds a full one and runs a program "
                 "in it. For each layer that is lacking it says what that means and how to mend it. "
                 "Needs no daemon, and disturbs none.\n"
-                "The exit code is 0 if plugins run fully caged, 1 if some layer is degraded, 5 if "
-                "plugins refuse to start.",
+                "Then it looks at system plugins: whether each can be loaded, and in a daemon that "
+                "runs whether one is slow or was the last thing that was done before a crash.\n"
+                "The exit code is 0 if plugins run fully caged, 1 if some layer is degraded or a "
+                "system plugin is not well, 5 if plugins refuse to start.",
         .needs = CLI_PATHS,
         .run = cli_doctor,
     },
@@ -510,16 +516,35 @@ const struct cli_command cli_commands[] = {
         .arguments = {"NEW_NAME"},
         .options = {{"lang", 'l', "ts|python|shell|c",
                      "Which language it is written in; has to be given."},
+                    {"mcp", 0, NULL, "An MCP server, in ts or python."},
                     {"dir", 0, "DIR", "Where to write it (a folder of its name, here)."}},
         .summary = "write a plugin that works, to begin with",
         .help = "Writes a folder with a plugin that offers a tool, a method, a hook and a setting: "
                 "its manifest, its program, tests, and a copy of the SDK, so that nothing has to "
                 "be fetched. For C it runs make once. A folder with something in it is left as it "
                 "is. Needs no daemon.\n"
+                "With --mcp it is a server of the Model Context Protocol, which other clients can "
+                "start, too: its tools, and the protocol in one file, without dependencies.\n"
                 "docs/writing-plugins.md goes on from there.\n"
-                " kaged plugin new weather --lang python",
+                " kaged plugin new weather --lang python\n"
+                " kaged plugin new weather --mcp --lang ts",
         .needs = CLI_NOTHING,
         .run = cli_plugin_new,
+    },
+    {
+        .words = "plugin pack",
+        .arguments = {"PATH"},
+        .options = {{"output", 'o', "FILE", "What to write (NAME-VERSION.mcpb, here)."}},
+        .summary = "make one file of a plugin, for others",
+        .help = "Puts the plugin in the folder PATH into a file that kaged plugin install takes. "
+                "Of an MCP server it is an .mcpb, with a manifest.json made of its manifest, so "
+                "that other clients take it, too; of any other plugin a .zip. The same folder "
+                "gives the same bytes. What belongs to its author and not to the plugin (.git, "
+                ".env, logs and the like) is left out and named. A file that is there is not "
+                "written over. Needs no daemon.\n"
+                " kaged plugin pack ./weather",
+        .needs = CLI_PATHS,
+        .run = cli_plugin_pack,
     },
     {
         .words = "plugin trace",
@@ -589,6 +614,8 @@ const struct cli_command cli_commands[] = {
             "broken, or not applicable. What broke a rule follows, with what was sent, what came, "
             "and how to mend it. Warnings do not count. The exit code is 0 if no rule is broken, "
             "else 1; 6 if the manifest cannot be used. Needs no daemon.\n"
+            "An MCP server is greeted in its era and has rules of its own: what it says of itself, "
+            "its tools and what they return, resources, prompts, progress, cancelling.\n"
             "What the manifest declares counts as approved for this run. config:/, project:/ and "
             "the database are in a temporary folder, which is removed afterwards.\n"
             " kaged plugin test ./echo\n"
@@ -718,7 +745,8 @@ const struct cli_command cli_commands[] = {
     {
         .words = "chat",
         .options = {{"project", 0, "PROJECT", "Of which project (the one around this folder)."},
-                    {"resume", 0, "SESSION", "Go on with this session; @last is the newest."}},
+                    {"resume", 0, "SESSION", "Go on with this session; @last is the newest."},
+                    {"last", 0, NULL, "Go on with the newest session."}},
         .summary = "talk with an agent on the terminal",
         .help = "Begins a session of a project, or goes on with one, and sends each line that is "
                 "typed to its agent, as session send does; a line that ends in a backslash goes on "
@@ -757,11 +785,13 @@ const struct cli_command cli_commands[] = {
         .words = "session show",
         .arguments = {"SESSION"},
         .options = {AGENT("Only what concerns this agent."),
-                    {"all", 0, NULL, "Show what compactions superseded as well."}},
+                    {"all", 0, NULL, "Show what compactions superseded as well."},
+                    LAST},
         .summary = "show what was said in a session",
         .help = "Shows what was said, by whom and when, in the order in which it came, each entry "
                 "with its number; long calls and results of tools are cut. SESSION is an id, "
-                "the start of one, with or without ses_, or @last, the newest. With --json each "
+                "the start of one, with or without ses_, or @last, the newest; --last stands for "
+                "that, too. With --json each "
                 "line is an entry as the "
                 "API has it, superseded ones too.\n"
                 " kaged session show ses_01k9 --agent primary --all",
@@ -774,7 +804,8 @@ const struct cli_command cli_commands[] = {
                     {"reasoning", 0, NULL, "Show what the model thinks, too, on stderr."},
                     {"answer", 0, "TEXT",
                      "What a question of a plugin is answered; again for the next one."},
-                    {"yes", 'y', NULL, "Say yes to questions that take yes or no."}},
+                    {"yes", 'y', NULL, "Say yes to questions that take yes or no."},
+                    LAST},
         .summary = "say something, and show what the model answers",
         .help = "Sends a message to the agent in the session's seat and runs its turn: the model "
                 "is asked, the tools that it wants are called, and so on until it is done. What it "
@@ -792,6 +823,7 @@ const struct cli_command cli_commands[] = {
     {
         .words = "session commands",
         .arguments = {"SESSION"},
+        .options = {LAST},
         .summary = "list the commands that scripts have for a session",
         .help = "Lists them with their scripts, which are started for that.",
         .run = cli_session_commands,
@@ -801,7 +833,8 @@ const struct cli_command cli_commands[] = {
         .arguments = {"SESSION", "NAME", "[ARGS...]"},
         .options = {{"answer", 0, "TEXT",
                      "What a question of a plugin is answered; again for the next one."},
-                    {"yes", 'y', NULL, "Say yes to questions that take yes or no."}},
+                    {"yes", 'y', NULL, "Say yes to questions that take yes or no."},
+                    LAST},
         .summary = "run a command of a script",
         .help =
             "Runs it with the words behind its name. What it returns goes to stdout, what its "
@@ -815,7 +848,8 @@ const struct cli_command cli_commands[] = {
         .words = "session context",
         .arguments = {"SESSION"},
         .options = {AGENT("Of this agent (the one in the seat)."),
-                    {"tools", 0, "openai|anthropic", "Show its tools as this API takes them."}},
+                    {"tools", 0, "openai|anthropic", "Show its tools as this API takes them."},
+                    LAST},
         .summary = "show what the model of an agent would be sent",
         .help = "Shows the context of an agent: its prompt, and each message that stands, with "
                 "what plugins added between their delimiters, and how many tokens that is by "
@@ -826,7 +860,7 @@ const struct cli_command cli_commands[] = {
     {
         .words = "session tool",
         .arguments = {"SESSION", "TOOL", "[JSON]"},
-        .options = {AGENT("As this agent (the one in the seat).")},
+        .options = {AGENT("As this agent (the one in the seat)."), LAST},
         .summary = "call a tool as an agent would",
         .help = "Calls a tool of the agent's plugins, as if its model had asked for it: call and "
                 "result become entries of the session. Prints the result, which is JSON. The "
@@ -838,6 +872,7 @@ const struct cli_command cli_commands[] = {
     {
         .words = "session idle",
         .arguments = {"SESSION"},
+        .options = {LAST},
         .summary = "tell the plugins now that a session is idle",
         .help = "Fires on_session_idle, which comes by itself after sessions.idle_after_sec "
                 "without anything happening, and shows which plugins heard of it.",
@@ -849,7 +884,8 @@ const struct cli_command cli_commands[] = {
         .options = {AGENT("The context of this agent (the one in the seat)."),
                     {"strategy", 0, "drop|summarize|delegate|checkpoint",
                      "Another than the project's own."},
-                    {"keep-recent", 0, "N", "Leave the last N turns alone."}},
+                    {"keep-recent", 0, "N", "Leave the last N turns alone."},
+                    LAST},
         .summary = "compact the context of an agent now",
         .help = "Compacts the context of an agent, as it happens by itself once that fills the "
                 "project's threshold. Nothing is deleted: what is left out is superseded, and "
@@ -860,7 +896,7 @@ const struct cli_command cli_commands[] = {
     {
         .words = "session undo-compact",
         .arguments = {"SESSION"},
-        .options = {AGENT("The context of this agent (the one in the seat).")},
+        .options = {AGENT("The context of this agent (the one in the seat)."), LAST},
         .summary = "take the last compaction back",
         .help = "Takes the last compaction of an agent back: what it superseded stands again, and "
                 "what it added is gone from the context. Again for the one before.",
@@ -869,7 +905,7 @@ const struct cli_command cli_commands[] = {
     {
         .words = "session pin",
         .arguments = {"SESSION", "ENTRY"},
-        .options = {{"unpin", 0, NULL, "Take it back."}},
+        .options = {{"unpin", 0, NULL, "Take it back."}, LAST},
         .summary = "keep an entry through every compaction",
         .help = "Pins an entry: no compaction, nor any plugin that does one, may leave it out. "
                 "ENTRY is the number that session show prints, or an id.\n"
@@ -879,6 +915,7 @@ const struct cli_command cli_commands[] = {
     {
         .words = "session fork",
         .arguments = {"SESSION", "[ENTRY]"},
+        .options = {LAST},
         .summary = "begin a session with what was said in another",
         .help = "Begins a new session with all entries of another, up to and with ENTRY (the "
                 "last), and prints its id. ENTRY is the number that session show prints, or an id. "
@@ -924,7 +961,7 @@ const struct cli_command cli_commands[] = {
     {
         .words = "session resume",
         .arguments = {"SESSION"},
-        .options = {SEAT},
+        .options = {SEAT, LAST},
         .summary = "make a session active again, or speak to another agent",
         .help = "A session that was closed, idle or stopped is active afterwards. With --seat the "
                 "next messages go to another agent of the project; each has a context of its own.",
@@ -933,6 +970,7 @@ const struct cli_command cli_commands[] = {
     {
         .words = "session cancel",
         .arguments = {"SESSION"},
+        .options = {LAST},
         .summary = "end the turn that runs in a session",
         .help = "Ends the turn that runs, whoever started it. What was said until then is kept.",
         .run = cli_session_cancel,
@@ -940,7 +978,7 @@ const struct cli_command cli_commands[] = {
     {
         .words = "session questions",
         .arguments = {"SESSION"},
-        .options = {{"all", 0, NULL, "Also those that were answered, or never will be."}},
+        .options = {{"all", 0, NULL, "Also those that were answered, or never will be."}, LAST},
         .summary = "show what plugins ask in a session",
         .help = "Lists the questions of plugins that wait for an answer. kaged session send asks "
                 "them in place; whoever answers first counts. One that nobody answers is cancelled "
@@ -951,7 +989,8 @@ const struct cli_command cli_commands[] = {
         .words = "session answer",
         .arguments = {"SESSION", "QUESTION", "[JSON]"},
         .options = {{"decline", 0, NULL, "Say no."},
-                    {"cancel", 0, NULL, "Say nothing: the plugin goes on without an answer."}},
+                    {"cancel", 0, NULL, "Say nothing: the plugin goes on without an answer."},
+                    LAST},
         .summary = "answer a question of a plugin",
         .help = "JSON is the object that the question's schema asks for; - reads it from stdin. An "
                 "answer that does not fit is refused, and the question goes on.",
@@ -960,6 +999,7 @@ const struct cli_command cli_commands[] = {
     {
         .words = "session close",
         .arguments = {"SESSION"},
+        .options = {LAST},
         .summary = "close a session",
         .help = "A closed session takes no messages until it is resumed. Nothing of it is deleted.",
         .run = cli_session_close,
@@ -1189,6 +1229,25 @@ const struct cli_command cli_commands[] = {
             "tool without one writes.\n"
             " kaged mcp mark files.read_text_file reads",
         .run = cli_mcp_mark,
+    },
+    {
+        .words = "system-plugin list",
+        .summary = "list what is loaded into the daemon itself",
+        .help = "Shows the shared objects that [system_plugins] of local.toml loads into the "
+                "daemon: their state, how often their code was called, how many of these calls "
+                "took over 50 ms, how many events were dropped since they did not keep up; and "
+                "why one was left out. They change when the daemon starts, and at no other time. "
+                "kaged-system-plugin(3) tells how to write one.",
+        .run = cli_system_plugin_list,
+    },
+    {
+        .words = "system-plugin status",
+        .arguments = {"SYSTEM_PLUGIN"},
+        .summary = "show one of them: its file, its hooks, what it is doing",
+        .help = "Shows the file of a system plugin and its hash, the hooks that it may have and "
+                "those that it has, which of its calls was slowest, what it is in now, and what "
+                "it was in when the daemon before this one ended without a stop.",
+        .run = cli_system_plugin_status,
     },
     {
         .words = "secret set",

@@ -136,6 +136,11 @@ static void put_secrets(struct kg_buf *out, const struct typed *typed)
     put_listed(out, typed, "/api/v1/secrets", "secrets", "name", "secret");
 }
 
+static void put_system_plugins(struct kg_buf *out, const struct typed *typed)
+{
+    put_listed(out, typed, "/api/v1/system-plugins", "system_plugins", "name", "system plugin");
+}
+
 static void put_projects(struct kg_buf *out, const struct typed *typed)
 {
     put_listed(out, typed, "/api/v1/projects", "projects", "id", "project");
@@ -229,11 +234,14 @@ static void put_kind(struct kg_buf *out, const struct typed *typed, const char *
         const char *placeholder;
         void (*put)(struct kg_buf *out, const struct typed *typed);
     } kinds[] = {
-        {"NAME", put_plugins},   {"METHOD", put_methods},   {"KEY", put_keys},
-        {"VALUE", put_values},   {"EVENT", put_events},     {"DIR", put_folders},
-        {"PATH", put_files},     {"FILE", put_files},       {"SCHEMA", put_files},
-        {"INSTANCE", put_files}, {"SOURCE", put_files},     {"PROJECT", put_projects},
-        {"SECRET", put_secrets}, {"SESSION", put_sessions}, {"AGENT", put_agents},
+        {"NAME", put_plugins},     {"METHOD", put_methods},
+        {"KEY", put_keys},         {"VALUE", put_values},
+        {"EVENT", put_events},     {"DIR", put_folders},
+        {"PATH", put_files},       {"FILE", put_files},
+        {"SCHEMA", put_files},     {"INSTANCE", put_files},
+        {"SOURCE", put_files},     {"PROJECT", put_projects},
+        {"SECRET", put_secrets},   {"SYSTEM_PLUGIN", put_system_plugins},
+        {"SESSION", put_sessions}, {"AGENT", put_agents},
         {"KNOB", put_knobs},
     };
     const char *start = placeholder + strspn(placeholder, "[");

@@ -170,8 +170,10 @@ static bool is_local(const struct key_path *path)
 /* Everything in local.toml that kaged does not need itself may be a secret. */
 static bool is_secret(const struct key_path *path)
 {
-    if (strcmp(path->parts[0], "providers") == 0 || strcmp(path->parts[0], "system_plugins") == 0)
+    if (strcmp(path->parts[0], "providers") == 0)
         return true;
+    if (strcmp(path->parts[0], "system_plugins") == 0)
+        return path->count < 3 || strcmp(path->parts[2], "config") == 0;
     return strcmp(path->parts[0], "plugins") == 0 && path->count >= 3 &&
            (!local_key_is_reserved(kg_str(path->parts[2])) ||
             strcmp(path->parts[2], LOCAL_SYSTEM) == 0);

@@ -5,6 +5,7 @@
 #include "cli/cli.h"
 
 #include "helper/helper.h"
+#include "native/native.h"
 #include "store/store.h"
 
 #include <errno.h>
@@ -168,17 +169,96 @@ static void add_settings(const struct cli *cli, const struct config *config,
                     "kaged plugin status --cage shows what each may; this is told once");
 }
 
+/* -- system plugins ---------------------------------------------------------------------------- */
+
+static void add_native(struct cage_checks *checks, struct kg_str name, const char *detail,
+                       const char *means, const char *remedy)
+{
+    kg_auto(kg_free) char *words =
+        kg_format("system plugin %.*s: %s", KG_STR_CUT(name, 64), detail);
+    cage_checks_add(checks, "system plugin", means ? CAGE_STATUS_DEGRADED : CAGE_STATUS_OK, words,
+                    means, remedy);
+}
+
+/* What the daemon that runs knows of one. */
+static void add_running(struct cage_checks *checks, const struct kg_node *plugin)
+{
+    static const char after[] = "what it was doing is in: kaged system-plugin status";
+    struct kg_str name = cli_text(plugin, "name"), problem = cli_text(plugin, "problem");
+    kg_auto(kg_buf_free) struct kg_buf detail = {0};
+    if (problem.length > 0) {
+        kg_auto(kg_free) char *remedy = kg_str_dup(cli_text(plugin, "hint"));
+        print_words(&detail, plugin, "{problem}");
+        add_native(checks, name, kg_buf_terminate(&detail), "it is not loaded",
+                   remedy[0] != '\0' ? remedy
+                                     : "mend what the message names, then start the daemon");
+    } else if (cli_text(plugin, "left_in").length > 0) {
+        print_words(&detail, plugin, "the daemon ended while it was in: {left_in}");
+        add_native(checks, name, kg_buf_terminate(&detail), "it may have crashed the daemon",
+                   after);
+    } else if (kg_node_number(plugin, "busy_ms") > 1000) {
+        print_words(&detail, plugin, "it has been in {busy} for {busy_ms} ms");
+        add_native(checks, name, kg_buf_terminate(&detail), "its events wait, and then are dropped",
+                   "ask its author; without its table in local.toml it is not loaded");
+    } else if (kg_node_number(plugin, "slow") > 0) {
+        print_words(&detail, plugin,
+                    "{slow} of {calls} calls took over 50 ms; {slowest} took {slowest_ms} ms");
+        add_native(checks, name, kg_buf_terminate(&detail), "its events wait, and may be dropped",
+                   "ask its author");
+    } else {
+        print_words(&detail, plugin, "{state}, {calls} calls, none of them slow");
+        add_native(checks, name, kg_buf_terminate(&detail), NULL, NULL);
+    }
+}
+
+static bool add_all_running(const struct cli *cli, struct cage_checks *checks)
+{
+    const struct client_request request = {
+        .method = "GET", .target = "/api/v1/system-plugins", .silence_ms = DAEMON_WAIT_MS};
+    struct client_reply reply = {0};
+    struct kg_err err = {0};
+    bool answered =
+        client_exchange(cli->paths.socket, &request, &reply, &err) == 0 && reply.status == 200;
+    kg_auto(kg_doc_cleanup) struct kg_doc *doc =
+        answered ? kg_json_read(kg_buf_view(&reply.body), NULL) : NULL;
+    const struct kg_node *plugins = doc ? kg_node_list(doc->root, "system_plugins") : NULL;
+    for (uint32_t i = 0; plugins != NULL && i < plugins->count; i++)
+        add_running(checks, &plugins->items[i]);
+    kg_buf_free(&reply.body);
+    return doc != NULL;
+}
+
+/* Without a daemon: whether the next start could load them. No byte of them is run. */
+static void add_system_plugins(const struct cli *cli, const struct cage_owner *owner,
+                               struct cage_checks *checks)
+{
+    struct kg_err err = {0};
+    char hash[NATIVE_HASH_TEXT];
+    if (add_all_running(cli, checks))
+        return;
+    struct local *local = local_load(cli->paths.local_file, LOCAL_LEAVE, &err);
+    for (size_t i = 0; local != NULL && i < local->system_plugin_count; i++) {
+        const struct local_system_plugin *plugin = &local->system_plugins[i];
+        if (native_check_file(plugin, owner->uid, hash, &err) == 0)
+            add_native(checks, plugin->name, "its file may be loaded", NULL, NULL);
+        else
+            add_native(checks, plugin->name, err.message, "it will not be loaded",
+                       err.hint[0] != '\0' ? err.hint : "mend what the message names");
+    }
+    local_free(local);
+}
+
 /* -- showing ----------------------------------------------------------------------------------- */
 
 static const struct {
-    const char *mark, *color, *verdict, *sentence;
+    const char *mark, *color, *sentence;
     int exit_code;
 } verdicts[] = {
-    [CAGE_STATUS_OK] = {"ok", "32", "full", "Plugins run fully caged.", CLI_DONE},
-    [CAGE_STATUS_DEGRADED] = {"warn", "33", "degraded",
+    [CAGE_STATUS_OK] = {"ok", "32", "Plugins run fully caged.", CLI_DONE},
+    [CAGE_STATUS_DEGRADED] = {"warn", "33",
                               "Plugins run caged, with less around them than there could be.",
                               CLI_FAILED},
-    [CAGE_STATUS_MISSING] = {"FAIL", "31", "none", "Plugins will refuse to start.", 5},
+    [CAGE_STATUS_MISSING] = {"FAIL", "31", "Plugins will refuse to start.", 5},
 };
 
 static void put_extra(struct kg_buf *out, const char *label, const char *text)
@@ -204,34 +284,13 @@ static void put_check(struct kg_buf *out, const struct cage_check *check, bool c
     put_extra(out, check->status == CAGE_STATUS_OK ? "advice" : "to mend it", check->remedy);
 }
 
-static void put_checks(struct kg_buf *out, const struct cage_checks *checks)
+/* worst: of what cages are made of; what follows those checks is no layer of them. */
+static void put_checks(struct kg_buf *out, const struct cage_checks *checks, enum cage_status worst)
 {
     bool colors = print_colors();
     for (size_t i = 0; i < checks->count; i++)
         put_check(out, &checks->items[i], colors);
-    kg_buf_printf(out, "\n%s\n", verdicts[cage_checks_worst(checks)].sentence);
-}
-
-static void put_json(struct kg_buf *out, const struct cage_checks *checks)
-{
-    struct kg_json_writer json = kg_json_writer(out);
-    kg_json_begin(&json, '{');
-    kg_json_named_begin(&json, "checks", '[');
-    for (size_t i = 0; i < checks->count; i++) {
-        const struct cage_check *check = &checks->items[i];
-        const char *const members[][2] = {{"name", check->name},
-                                          {"status", cage_status_names[check->status]},
-                                          {"detail", check->detail},
-                                          {"means", check->means},
-                                          {"remedy", check->remedy}};
-        kg_json_begin(&json, '{');
-        for (size_t k = 0; k < KG_COUNT(members); k++)
-            kg_json_named_text(&json, members[k][0], members[k][1]);
-        kg_json_end(&json, '}');
-    }
-    kg_json_end(&json, ']');
-    kg_json_named_text(&json, "verdict", verdicts[cage_checks_worst(checks)].verdict);
-    kg_json_end(&json, '}');
+    kg_buf_printf(out, "\n%s\n", verdicts[worst].sentence);
 }
 
 /* -- the whole --------------------------------------------------------------------------------- */
@@ -269,12 +328,16 @@ int cli_doctor(struct cli *cli)
     }
     examine(cli, config, &owner, &checks);
     config_free(config);
+    enum cage_status worst = cage_checks_worst(&checks);
+    add_system_plugins(cli, &owner, &checks);
     if (cli->json) {
-        put_json(&text, &checks);
+        struct kg_json_writer json = kg_json_writer(&text);
+        cage_checks_json(&checks, worst, &json);
         print_json(kg_buf_view(&text));
     } else {
-        put_checks(&text, &checks);
+        put_checks(&text, &checks, worst);
         print_out(&text);
     }
-    return verdicts[cage_checks_worst(&checks)].exit_code;
+    return worst != CAGE_STATUS_OK ? verdicts[worst].exit_code
+                                   : verdicts[cage_checks_worst(&checks)].exit_code;
 }

@@ -5,7 +5,6 @@
  */
 #include "cli/install.h"
 
-#include "config/local.h"
 #include "import/import.h"
 
 #include <stdlib.h>
@@ -108,47 +107,6 @@ static void choose(struct import *import)
 
 /* -- fetching ---------------------------------------------------------------------------------- */
 
-/* PLUGIN.KEY, as long as a name may be. */
-static char *secret_name(const struct import_server *server, const struct import_key *key)
-{
-    return kg_format("%.*s.%s", (int)(LOCAL_SECRET_NAME_MAX - 1 - strlen(key->name)),
-                     server->plugin, key->name);
-}
-
-static void put_pairs(struct kg_json_writer *json, const char *name, char *const *pairs)
-{
-    if (pairs[0] == NULL)
-        return;
-    kg_json_named_begin(json, name, '{');
-    for (; *pairs != NULL; pairs++) {
-        struct kg_str value = kg_str(*pairs), text = kg_str_cut(&value, '=');
-        kg_auto(kg_free) char *key = kg_str_dup(text);
-        kg_json_named_str(json, key, value);
-    }
-    kg_json_end(json, '}');
-}
-
-static void put_server(const struct import_server *server, struct kg_buf *out)
-{
-    struct kg_json_writer json = kg_json_writer(out);
-    kg_json_begin(&json, '{');
-    kg_json_named_text(&json, "name", server->plugin);
-    kg_json_named_list(&json, "args", server->args);
-    put_pairs(&json, "headers", server->headers);
-    kg_json_end(&json, '}');
-}
-
-/* Its variables, and a secret for each key. */
-static struct store_own own_of(const struct import_server *server)
-{
-    struct store_own own = {kg_list_new(0), kg_list_copy((const char *const *)server->env)};
-    for (size_t i = 0; i < server->key_count; i++) {
-        kg_auto(kg_free) char *secret = secret_name(server, &server->keys[i]);
-        kg_list_add(&own.env, kg_format("%s=${secret:%s}", server->keys[i].name, secret));
-    }
-    return own;
-}
-
 static bool is_state(const struct item *item, const char *state)
 {
     return item->consent.doc != NULL &&
@@ -182,8 +140,8 @@ static void decline(struct import *import, struct item *item)
 static void fetch(struct import *import, struct item *item)
 {
     kg_auto(kg_buf_free) struct kg_buf server = {0};
-    struct store_own own = own_of(item->server);
-    put_server(item->server, &server);
+    struct store_own own = {kg_list_new(0), import_env(item->server)};
+    import_server_json(item->server, &server);
     const struct door_wish wish = {.kind = "install",
                                    .source = item->server->source,
                                    .own = store_own_is_empty(&own) ? NULL : &own,
@@ -293,7 +251,7 @@ static void put_capabilities(struct kg_buf *out, const struct kg_node *offer)
 static void put_keys(struct kg_buf *out, const struct import_server *server)
 {
     for (size_t i = 0; i < server->key_count; i++) {
-        kg_auto(kg_free) char *secret = secret_name(server, &server->keys[i]);
+        kg_auto(kg_free) char *secret = import_secret_name(server, &server->keys[i]);
         kg_auto(kg_free) char *text =
             kg_format("%s%s", secret, server->keys[i].value ? "" : " (has to be set)");
         put_fact(out, i == 0 ? "secrets" : "", kg_str(text));
@@ -374,7 +332,7 @@ static int keep_keys(struct import *import, const struct import_server *server)
     int code = CLI_DONE;
     for (size_t i = 0; i < server->key_count && code == CLI_DONE; i++) {
         kg_auto(kg_buf_free) struct kg_buf target = {0}, body = {0}, answer = {0};
-        kg_auto(kg_free) char *secret = secret_name(server, &server->keys[i]);
+        kg_auto(kg_free) char *secret = import_secret_name(server, &server->keys[i]);
         struct kg_json_writer json = kg_json_writer(&body);
         if (server->keys[i].value == NULL)
             continue;
@@ -457,7 +415,7 @@ static void print_fates(const struct import *import)
         kg_json_named_text(&json, "instead", server->instead);
         kg_json_named_begin(&json, "secrets", '[');
         for (size_t k = 0; k < server->key_count; k++) {
-            kg_auto(kg_free) char *secret = secret_name(server, &server->keys[k]);
+            kg_auto(kg_free) char *secret = import_secret_name(server, &server->keys[k]);
             kg_json_text(&json, secret);
         }
         kg_json_end(&json, ']');
@@ -480,7 +438,7 @@ static void say_unset(const struct import *import, const struct import_server *s
 {
     kg_auto(kg_free) char *self = cli_self(import->cli);
     for (size_t i = 0; i < server->key_count; i++) {
-        kg_auto(kg_free) char *secret = secret_name(server, &server->keys[i]);
+        kg_auto(kg_free) char *secret = import_secret_name(server, &server->keys[i]);
         if (server->keys[i].value == NULL)
             fprintf(stderr, "%s needs a secret that the file does not hold: %s secret set %s\n",
                     server->plugin, self, secret);

@@ -20,6 +20,7 @@
 #define LINE_MAX_BYTES   ((size_t)64 << 20)
 #define LINKS_MAX        128 /* requests without an answer; more wait on stdin */
 #define HEADER_MAX_BYTES 256
+#define HEADER_TEXT_MAX  2048 /* of a name, as it is written in JSON */
 #define ACCEPT           "Accept: application/json, text/event-stream\r\n"
 #define META_VERSION     "io.modelcontextprotocol/protocolVersion"
 #define NO_SESSION       (-32001)
@@ -162,12 +163,17 @@ static struct link *link_new(struct bridge *bridge, enum link_kind kind, int fd)
     return link;
 }
 
-/* A text between quotes that can stand in a header as it is; else it is left out. */
+/* A text between quotes. */
 static void put_header(struct kg_buf *headers, const char *name, struct kg_str raw)
 {
-    if (raw.length < 2 || raw.data[0] != '"' || memchr(raw.data, '\\', raw.length) != NULL)
+    kg_auto(kg_buf_free) struct kg_buf text = {0};
+    if (raw.length < 2 || raw.data[0] != '"' || raw.length > HEADER_TEXT_MAX)
         return;
-    kg_buf_printf(headers, "%s: %.*s\r\n", name, (int)raw.length - 2, raw.data + 1);
+    kg_buf_reserve(&text, raw.length);
+    text.length = kg_json_unescape((struct kg_str){raw.data + 1, raw.length - 2}, text.data);
+    kg_buf_printf(headers, "%s: ", name);
+    header_put(headers, kg_buf_view(&text));
+    kg_buf_text(headers, "\r\n");
 }
 
 /* What a modern request says in its body is repeated in its headers. */

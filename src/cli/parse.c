@@ -251,6 +251,10 @@ static int keep_arguments(struct cli *cli, int argc, char **argv, struct kg_err 
 {
     const char *const *wanted = cli->command->arguments;
     size_t known = 0;
+    if (wanted[0] != NULL && strcmp(wanted[0], "SESSION") == 0 && cli_has(cli, "last")) {
+        cli->arguments[cli->argument_count++] = "@last";
+        known++;
+    }
     bool repeated = false; /* the last one wanted may come once more, or not */
     for (int i = 0; i < argc; i++) {
         bool more = wanted[known] != NULL && strstr(wanted[known], "...") != NULL;

@@ -23,25 +23,30 @@
 /* -- languages --------------------------------------------------------------------------------- */
 
 struct language {
-    const char *name; /* of --lang, and of its folders in the share tree */
+    const char *name;   /* of --lang */
+    const char *folder; /* in the share tree */
     const char *full_name;
     const char *program; /* what its author changes first */
-    const char *sdk;     /* where its SDK is in the plugin's folder */
-    const char *test;    /* runs its own tests */
-    bool built;          /* by make, before it can run */
+    const char *sdk;  /* where its SDK is in the plugin's folder; of an MCP server, the protocol */
+    const char *test; /* runs its own tests */
+    bool built;       /* by make, before it can run */
+    bool is_mcp;      /* it is an MCP server */
 };
 
+#define PYTHON_TEST "python3 -m unittest"
 static const struct language languages[] = {
-    {"ts", "TypeScript", "src/plugin.ts", "node_modules/", "npm test", false},
-    {"python", "Python", "plugin.py", "kaged_sdk/", "python3 -m unittest", false},
-    {"shell", "bash", "plugin.sh", "kaged.sh", "tests/run", false},
-    {"c", "C", "plugin.c", "sdk/", "make test", true},
+    {"ts", "ts", "TypeScript", "src/plugin.ts", "node_modules/", "npm test", false, false},
+    {"python", "python", "Python", "plugin.py", "kaged_sdk/", PYTHON_TEST, false, false},
+    {"shell", "shell", "bash", "plugin.sh", "kaged.sh", "tests/run", false, false},
+    {"c", "c", "C", "plugin.c", "sdk/", "make test", true, false},
+    {"ts", "mcp-ts", "TypeScript", "src/server.ts", "src/mcp.ts", "npm test", false, true},
+    {"python", "mcp-python", "Python", "server.py", "mcp_stdio.py", PYTHON_TEST, false, true},
 };
 
-static const struct language *language_find(const char *name)
+static const struct language *language_find(const char *name, bool is_mcp)
 {
     for (size_t i = 0; i < KG_COUNT(languages); i++)
-        if (strcmp(languages[i].name, name) == 0)
+        if (strcmp(languages[i].name, name) == 0 && languages[i].is_mcp == is_mcp)
             return &languages[i];
     return NULL;
 }
@@ -67,18 +72,21 @@ static const char *guess_language(const char *word)
 static const struct language *take_language(const struct cli *cli, struct kg_err *err)
 {
     const char *word = cli_option_value(cli, "lang");
-    const struct language *language = word ? language_find(word) : NULL;
+    bool is_mcp = cli_has(cli, "mcp");
+    const struct language *language = word ? language_find(word, is_mcp) : NULL;
     const char *guess = word ? guess_language(word) : NULL;
     if (language != NULL)
         return language;
     if (word == NULL)
         kg_fail(err, KG_E_USAGE, "plugin new: no language was given");
+    else if (is_mcp)
+        kg_fail(err, KG_E_USAGE, "plugin new: there is no MCP server to begin with in %s", word);
     else
         kg_fail(err, KG_E_USAGE, "plugin new: there is no SDK for %s", word);
-    if (guess != NULL)
+    if (guess != NULL && language_find(guess, is_mcp) != NULL)
         kg_hint(err, "did you mean --lang %s?", guess);
     else
-        kg_hint(err, "say --lang ts, python, shell or c");
+        kg_hint(err, is_mcp ? "say --lang ts or python" : "say --lang ts, python, shell or c");
     return NULL;
 }
 
@@ -93,13 +101,13 @@ static bool is_folder(const char *path)
 static int check_share(const char *share, const struct language *language, struct kg_err *err)
 {
     kg_auto(kg_free) char *sdks = kg_format("%s/sdk", share);
-    kg_auto(kg_free) char *sdk = kg_format("%s/%s", sdks, language->name);
+    kg_auto(kg_free) char *sdk = kg_format("%s/%s", sdks, language->folder);
     if (is_folder(sdk))
         return 0;
     if (is_folder(sdks)) {
         kg_fail(err, KG_E_NOT_FOUND, "plugin new: %s has no SDK for %s", share,
                 language->full_name);
-        kg_hint(err, "in the source of kaged, scripts/share %s puts it there", language->name);
+        kg_hint(err, "in the source of kaged, scripts/share %s puts it there", language->folder);
     } else {
         kg_fail(err, KG_E_NOT_FOUND, "plugin new: there are no templates and SDKs in %s", share);
         kg_hint(err, "make build puts them beside the program; KAGED_SHARE names another folder");
@@ -206,8 +214,8 @@ static int check_folder(const char *folder, struct kg_err *err)
 static int write_plugin(const char *share, const struct language *language, const char *name,
                         const char *folder, struct kg_err *err)
 {
-    kg_auto(kg_free) char *template = kg_format("%s/templates/%s", share, language->name);
-    kg_auto(kg_free) char *sdk = kg_format("%s/sdk/%s", share, language->name);
+    kg_auto(kg_free) char *template = kg_format("%s/templates/%s", share, language->folder);
+    kg_auto(kg_free) char *sdk = kg_format("%s/sdk/%s", share, language->folder);
     int result = kg_make_dirs(folder, 0777, err);
     if (result == 0)
         result = copy_tree(template, folder, name, 0, err);
@@ -258,17 +266,21 @@ static void put_words(struct kg_buf *out, const struct cli *cli, const struct la
     kg_auto(kg_free) char *test = kg_format("%s plugin test .", self);
     kg_auto(kg_free) char *dev = kg_format("%s plugin dev .", self);
     kg_auto(kg_free) char *install = kg_format("%s plugin install .", self);
-    kg_buf_printf(out, "%s is a plugin in %s, in the folder %s\n", name, language->full_name,
-                  folder);
-    put_row(out, MANIFEST_FILE, "what it is, needs and offers");
+    kg_auto(kg_free) char *pack = kg_format("%s plugin pack .", self);
+    kg_buf_printf(out, "%s is %s in %s, in the folder %s\n", name,
+                  language->is_mcp ? "an MCP server" : "a plugin", language->full_name, folder);
+    put_row(out, MANIFEST_FILE,
+            language->is_mcp ? "what it is and needs" : "what it is, needs and offers");
     put_row(out, language->program, "what it does");
     put_row(out, "tests/", "its own tests");
-    put_row(out, language->sdk, "the SDK, a copy");
+    put_row(out, language->sdk, language->is_mcp ? "the protocol" : "the SDK, a copy");
     kg_buf_printf(out, "next\n  cd %s\n", folder);
     put_row(out, language->test, "run its own tests");
     put_row(out, test, "run it in its cage, with messages good and bad");
     put_row(out, dev, "run it, and anew after each change");
     put_row(out, install, "install it here");
+    if (language->is_mcp)
+        put_row(out, pack, "make one file of it, for others");
 }
 
 static void put_json(struct kg_buf *out, const struct language *language, const char *name,
@@ -278,6 +290,7 @@ static void put_json(struct kg_buf *out, const struct language *language, const 
     kg_json_begin(&json, '{');
     kg_json_named_text(&json, "name", name);
     kg_json_named_text(&json, "lang", language->name);
+    kg_json_named_text(&json, "protocol", language->is_mcp ? "mcp" : "kaged");
     kg_json_named_text(&json, "path", folder);
     kg_json_end(&json, '}');
     kg_buf_char(out, '\n');

@@ -89,7 +89,8 @@ static void put_finding(struct kg_buf *out, const struct kit_report *report,
 static void put_text(struct kg_buf *out, const struct kit_report *report)
 {
     for (enum kit_rule_id rule = 0; rule < KIT_RULE_COUNT; rule++)
-        put_rule(out, rule, &report->verdicts[rule]);
+        if (!report->verdicts[rule].is_foreign)
+            put_rule(out, rule, &report->verdicts[rule]);
     for (size_t i = 0; i < report->finding_count; i++)
         put_finding(out, report, &report->findings[i]);
     kg_buf_printf(out, "\n%zu passed, %zu failed, %zu warned, %zu not applicable, in %.1f s\n",
@@ -102,6 +103,8 @@ static void put_rules_json(struct kg_json_writer *json, const struct kit_report 
 {
     kg_json_named_begin(json, "rules", '[');
     for (enum kit_rule_id rule = 0; rule < KIT_RULE_COUNT; rule++) {
+        if (report->verdicts[rule].is_foreign)
+            continue;
         kg_json_begin(json, '{');
         kg_json_named_text(json, "rule", kit_rule_name(rule));
         kg_json_named_text(json, "title", kit_rule_title(rule));
@@ -213,6 +216,19 @@ static int take_options(const struct cli *cli, struct kit_options *ret_options, 
     return result;
 }
 
+static int check_rules(const struct manifest *manifest, const struct kit_options *options,
+                       struct kg_err *err)
+{
+    for (enum kit_rule_id rule = 0; rule < KIT_RULE_COUNT; rule++)
+        if (options->only[rule] && !kit_rule_binds(rule, manifest)) {
+            kg_fail(err, KG_E_INVALID_PARAMS, "%s is no rule for %s, which speaks %s",
+                    kit_rule_name(rule), manifest->name,
+                    manifest->is_mcp ? "MCP" : "kaged's own protocol");
+            return kg_hint(err, "kaged plugin test without --rule lists those that are");
+        }
+    return 0;
+}
+
 int cli_plugin_test(struct cli *cli)
 {
     const char *dir = cli_argument(cli, 0);
@@ -233,13 +249,9 @@ int cli_plugin_test(struct cli *cli)
     }
     struct manifest *manifest = manifest_read(kg_buf_view(&text), &problems);
     int code = kg_error_row(KG_E_INVALID_MANIFEST)->exit_code;
-    if (manifest != NULL && manifest->is_mcp) {
-        kg_fail(&err, KG_E_NOT_APPLICABLE,
-                "plugin %s is an MCP server: the rules are those of kaged's "
-                "own protocol",
-                manifest->name);
-        kg_hint(&err, "kaged plugin dev runs it in its cage");
-        code = print_error(&err);
+    if (manifest != NULL && check_rules(manifest, &options, &err) < 0) {
+        print_error(&err);
+        code = CLI_USAGE;
     } else if (manifest != NULL) {
         code = test(cli, dir, manifest, &options);
     } else {

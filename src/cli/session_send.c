@@ -18,6 +18,7 @@ struct turn {
     const struct cli *cli;
     bool reasoning;   /* is shown */
     bool within_line; /* stdout's cursor */
+    struct markdown markdown;
     bool ended;
     int code;
     struct session_answers answers;
@@ -34,6 +35,11 @@ static bool colors_on_stderr(void)
 /* Two messages, or a message and a note, never share a line. */
 static void end_line(struct turn *turn)
 {
+    kg_auto(kg_buf_free) struct kg_buf rest = {0};
+    if (turn->within_line && print_colors()) {
+        markdown_end(&turn->markdown, &rest);
+        print_out(&rest);
+    }
     if (turn->within_line)
         putchar('\n');
     turn->within_line = false;
@@ -55,10 +61,13 @@ static void note(struct turn *turn, struct kg_buf *line)
 static void show_text(struct turn *turn, const struct kg_node *told)
 {
     kg_auto(kg_buf_free) struct kg_buf out = {0};
+    kg_auto(kg_buf_free) struct kg_buf shown = {0};
     print_put_text(&out, cli_text(told, "text"), "");
     if (out.length == 0)
         return;
-    print_out(&out);
+    if (print_colors())
+        markdown_put(&turn->markdown, kg_buf_view(&out), &shown);
+    print_out(print_colors() ? &shown : &out);
     fflush(stdout);
     turn->within_line = out.data[out.length - 1] != '\n';
 }
@@ -115,6 +124,16 @@ static void show_retry(struct turn *turn, const struct kg_node *told)
     kg_auto(kg_buf_free) struct kg_buf line = {0};
     print_words(&line, told, "{message}; asking again in ");
     print_latency(&line, kg_node_number(told, "after_ms") * 1000);
+    note(turn, &line);
+}
+
+static void show_window(struct turn *turn, const struct kg_node *told)
+{
+    kg_auto(kg_buf_free) struct kg_buf line = {0};
+    kg_buf_text(&line, "-- the context has about ");
+    print_short(&line, kg_node_number(told, "tokens"));
+    kg_buf_text(&line, " tokens, and the model takes ");
+    print_short(&line, kg_node_number(told, "window_tokens"));
     note(turn, &line);
 }
 
@@ -194,7 +213,8 @@ static void on_line(void *data, struct kg_str line)
         {"text", show_text},           {"reasoning", show_reasoning},
         {"tool_call", show_tool_call}, {"tool_result", show_tool_result},
         {"retry", show_retry},         {"compaction", show_compaction},
-        {"progress", show_progress},   {"question", ask_question},
+        {"window", show_window},       {"progress", show_progress},
+        {"question", ask_question},
     };
     struct turn *turn = data;
     kg_auto(kg_doc_cleanup) struct kg_doc *doc = kg_json_read(line, NULL);

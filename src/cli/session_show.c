@@ -132,6 +132,8 @@ static void put_event(struct kg_buf *out, const struct kg_node *content)
         kg_buf_text(out, "the session started");
     } else if (kg_str_is(event, "seat_moved")) {
         print_words(out, content, "the seat moved from {from} to {to}");
+    } else if (kg_str_is(event, "turn_failed")) {
+        print_words(out, content, "the turn failed: {message}");
     } else {
         kg_buf_text(out, "event: ");
         print_value(out, content);

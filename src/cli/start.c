@@ -5,6 +5,7 @@
  */
 #include "cli/cli.h"
 
+#include "cli/start_hooks.h"
 #include "http/http.h"
 #include "mcp/mcp.h"
 
@@ -47,6 +48,8 @@ struct daemon {
     struct mcp *mcp;
     struct http_server *server;
     struct http_auth *auth;
+    struct native *native;
+    struct start_hooks *hooks;
     bool insecure;
     struct systemd *systemd;         /* also where there is none */
     size_t told_running, told_count; /* plugins, as the service manager knows them */
@@ -337,10 +340,16 @@ static void on_server_freed(void *data)
     loop_stop(daemon->loop);
 }
 
-static void on_models_gone(void *data)
+static void on_native_stopped(void *data)
 {
     struct daemon *daemon = data;
     http_server_free(daemon->server, on_server_freed, daemon);
+}
+
+static void on_models_gone(void *data)
+{
+    struct daemon *daemon = data;
+    native_stop(daemon->native, on_native_stopped, daemon);
 }
 
 static void on_host_stopped(void *data)
@@ -377,6 +386,8 @@ static void stop(struct daemon *daemon, const char *reason)
         again ? STOP_AGAIN_MAX_MS : (uint64_t)host_config(daemon->host)->limits_stop_timeout_ms;
     loop_timer_start(daemon->loop, &daemon->stop_timer, most_ms,
                      again ? on_kill_deadline : on_stop_deadline);
+    if (!again)
+        native_tell(daemon->native, NATIVE_DAEMON_SHUTDOWN, AUDIT_V_TEXT(reason));
     mcp_stop(daemon->mcp);
     sessions_stop(daemon->sessions);
     host_stop(daemon->host, reason, on_host_stopped, daemon);
@@ -495,6 +506,7 @@ static int open_auth(struct daemon *daemon, struct kg_err *err)
     const struct http_auth_options options = {
         .keeper = host_keeper(daemon->host),
         .audit = host_audit(daemon->host),
+        .native = daemon->native,
         .launch_file = daemon->paths->launch_file,
         .mode = daemon->insecure ? HTTP_AUTH_INSECURE
                 : proxy          ? HTTP_AUTH_PROXY
@@ -534,6 +546,26 @@ static int listen_unix(struct daemon *daemon, struct kg_err *err)
                : http_server_listen(daemon->server, daemon->paths->socket, err);
 }
 
+static int open_native(struct daemon *daemon, struct kg_err *err)
+{
+    const struct native_parts parts = {
+        .place = {.loop = daemon->loop,
+                  .spawner = daemon->spawner,
+                  .gate = host_gate(daemon->host)},
+        .facts = daemon->facts,
+        .audit = host_audit(daemon->host),
+        .local = host_local(daemon->host),
+        .local_file = daemon->paths->local_file,
+        .state_dir = daemon->paths->state_dir,
+    };
+    daemon->native = native_open(&parts, err);
+    if (daemon->native == NULL)
+        return -EINVAL;
+    daemon->hooks = start_hooks_open(daemon->host, daemon->native);
+    http_server_set_native(daemon->server, daemon->native);
+    return 0;
+}
+
 static int open_for_business(struct daemon *daemon, struct kg_err *err)
 {
     daemon->loop = loop_new();
@@ -547,6 +579,7 @@ static int open_for_business(struct daemon *daemon, struct kg_err *err)
         .facts = daemon->facts,
         .no_cage = &daemon->no_cage,
         .cages = daemon->cages,
+        .checks = &daemon->checks,
         .user = daemon->user,
         .paths = daemon->paths,
         .config = kg_steal(&daemon->config),
@@ -573,6 +606,8 @@ static int open_for_business(struct daemon *daemon, struct kg_err *err)
     http_server_set_mcp(daemon->server, daemon->mcp);
     http_server_on_refused(daemon->server, on_refused, daemon);
     result = http_parser_check(err);
+    if (result == 0)
+        result = open_native(daemon, err);
     if (result == 0)
         result = open_auth(daemon, err);
     if (result == 0)
@@ -603,6 +638,8 @@ static void tear_down(struct daemon *daemon)
     http_auth_free(daemon->auth);
     mcp_free(daemon->mcp);
     sessions_free(daemon->sessions);
+    start_hooks_close(daemon->hooks);
+    native_free(daemon->native);
     host_free(daemon->host);
     cage_spawner_free(daemon->spawner);
     cage_facts_free(daemon->facts);
@@ -635,6 +672,8 @@ static int run(struct daemon *daemon)
     kg_log(KG_INFO, "kaged %s is listening on %s%s%s", KAGED_VERSION, daemon->paths->socket,
            tcp ? " and " : "", tcp ? tcp : "");
     tell_ready(daemon);
+    native_tell(daemon->native, NATIVE_DAEMON_READY, AUDIT_V_TEXT(KAGED_VERSION),
+                AUDIT_V_INT(getpid()), AUDIT_V_TEXT(daemon->paths->socket), AUDIT_V_TEXT(tcp));
     tell_plugins(daemon, "READY=1");
     systemd_attach(daemon->systemd, daemon->loop);
     daemon->status_listener.on_event = on_event;

@@ -43,7 +43,7 @@ static int take_text(const struct kg_node *node, const char *key, struct kg_str 
     return 0;
 }
 
-static bool is_hash(struct kg_str text)
+bool local_is_hash(struct kg_str text)
 {
     static const char kind[] = "sha256:";
     size_t start = sizeof(kind) - 1;
@@ -118,7 +118,7 @@ static int take_plugin(struct local *local, const struct kg_member *member, stru
             take_text(kg_node_get(table, "installed_from"), "installed_from", &plugin->from, err);
     if (result == 0)
         result = take_text(hash, "hash", &plugin->hash, err);
-    if (result == 0 && hash != NULL && !is_hash(plugin->hash))
+    if (result == 0 && hash != NULL && !local_is_hash(plugin->hash))
         result = fail_at(err, hash, "hash takes \"sha256:\" and 64 hexadecimal digits");
     return result < 0 ? result : take_process(plugin, kg_node_get(table, "process"), err);
 }
@@ -270,7 +270,8 @@ struct local *local_read(struct kg_str text, const struct local_lookup *lookup, 
     struct local *local = kg_alloc(sizeof(*local));
     if (read_document(local, text, lookup, err) == 0 && take_sections(local, err) == 0 &&
         take_secrets(local, err) == 0 && local_take_providers(local, lookup, err) == 0 &&
-        local_take_models(local, err) == 0 && local_take_grants(local, err) == 0)
+        local_take_models(local, err) == 0 && local_take_grants(local, err) == 0 &&
+        local_take_system_plugins(local, err) == 0)
         return local;
     return unusable(local, err);
 }
@@ -321,6 +322,7 @@ void local_free(struct local *local)
     free(local->plugins);
     free(local->providers);
     free(local->models);
+    free(local->system_plugins);
     local_free_grants(local);
     kg_doc_free(local->doc);
     free(local);

@@ -70,6 +70,17 @@ struct local_grant {
 /* Whether a plugin can have a variable of that name in its environment. */
 bool local_is_env_name(struct kg_str name);
 
+/* [system_plugins.NAME]: a shared object that is loaded into the daemon. */
+struct local_system_plugin {
+    struct kg_str name;
+    struct kg_str path;           /* absolute */
+    struct kg_str hash;           /* of the file; empty if it does not say */
+    bool required;                /* the daemon does not start without it */
+    const struct kg_node *hooks;  /* that it may have, a list of texts; NULL: none */
+    const struct kg_node *config; /* an object, or NULL */
+    const struct kg_err *problem; /* as of a plugin */
+};
+
 /* [secrets]: the operator's own program, which knows what is not sealed. */
 struct local_secrets {
     const struct kg_node *command;     /* its words, a list of strings; NULL: there is none */
@@ -88,6 +99,8 @@ struct local {
     size_t provider_count;
     struct local_model *models;
     size_t model_count;
+    struct local_system_plugin *system_plugins;
+    size_t system_plugin_count;
     struct local_secrets secrets;
     const struct local_problem *problems; /* in the document */
 };

@@ -18,6 +18,17 @@ int local_take_models(struct local *local, struct kg_err *err);
 int local_take_grants(struct local *local, struct kg_err *err);
 void local_free_grants(struct local *local);
 
+/* [system_plugins] */
+int local_take_system_plugins(struct local *local, struct kg_err *err);
+
+/* "sha256:" and 64 hexadecimal digits. */
+bool local_is_hash(struct kg_str text);
+/* A name that can stand in messages and in names of cages and files. */
+int local_check_name(const struct kg_member *member, const char *section, struct kg_err *err);
+/* The table of tables of that name, or NULL. */
+int local_section_of(const struct local *local, const char *name, const struct kg_node **ret_table,
+                     struct kg_err *err);
+
 /* -- references.c: ${VAR}, ${secret:NAME}, ${file:PATH} ---------------------------------------- */
 
 /* What the table of a plugin or a provider names, and could not be found; the first of it. */

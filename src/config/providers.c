@@ -164,8 +164,7 @@ static int take_fields(const struct kg_node *table, const struct field *fields, 
     return 0;
 }
 
-/* The names stand in messages and in the names of cages. */
-static int check_name(const struct kg_member *member, const char *section, struct kg_err *err)
+int local_check_name(const struct kg_member *member, const char *section, struct kg_err *err)
 {
     static const char allowed[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
                                   "0123456789-_.";
@@ -414,7 +413,7 @@ static int take_provider(struct local *local, const struct kg_member *member, bo
     };
     struct local_provider *provider = &local->providers[local->provider_count];
     enum local_kind kind = LOCAL_OPENAI;
-    if (check_name(member, "providers", err) < 0 ||
+    if (local_check_name(member, "providers", err) < 0 ||
         take_fields(&member->value, provider_fields, KG_COUNT(provider_fields), &record, err) < 0 ||
         take_kind(member, record.kind, &kind, err) < 0 || check_headers(record.headers, err) < 0)
         return -EINVAL;
@@ -435,9 +434,8 @@ static int take_provider(struct local *local, const struct kg_member *member, bo
     return take_base_url(local, provider, member, record.base_url, open, err);
 }
 
-/* The table of tables of that name, or NULL; *ret_count of its members. */
-static int section_of(const struct local *local, const char *name, const struct kg_node **ret_table,
-                      struct kg_err *err)
+int local_section_of(const struct local *local, const char *name, const struct kg_node **ret_table,
+                     struct kg_err *err)
 {
     *ret_table = kg_node_get(local->doc->root, name);
     if (*ret_table != NULL && (*ret_table)->type != KG_OBJECT)
@@ -448,7 +446,7 @@ static int section_of(const struct local *local, const char *name, const struct 
 int local_take_providers(struct local *local, const struct local_lookup *lookup, struct kg_err *err)
 {
     const struct kg_node *table;
-    int result = section_of(local, "providers", &table, err);
+    int result = local_section_of(local, "providers", &table, err);
     if (result < 0 || table == NULL)
         return result;
     local->providers = kg_alloc_array(table->count + 1u, sizeof(*local->providers));
@@ -503,7 +501,7 @@ static int take_model(struct local *local, const struct kg_member *member, struc
 {
     struct model_record record = {0};
     const struct local_provider *provider = NULL;
-    if (check_name(member, "models", err) < 0 ||
+    if (local_check_name(member, "models", err) < 0 ||
         take_fields(&member->value, model_fields, KG_COUNT(model_fields), &record, err) < 0 ||
         find_provider(local, member, record.provider, &provider, err) < 0)
         return -EINVAL;
@@ -526,7 +524,7 @@ static int take_model(struct local *local, const struct kg_member *member, struc
 int local_take_models(struct local *local, struct kg_err *err)
 {
     const struct kg_node *table;
-    int result = section_of(local, "models", &table, err);
+    int result = local_section_of(local, "models", &table, err);
     if (result < 0 || table == NULL)
         return result;
     local->models = kg_alloc_array(table->count + 1u, sizeof(*local->models));

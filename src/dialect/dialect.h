@@ -55,7 +55,9 @@ struct dialect_ops {
 struct dialect_input {
     struct dialect_call *call;
     struct kg_str method; /* the host's name of the request, like */
-    struct kg_str params; /* its params; both last until on_input returns */
+    struct kg_str params; /* its params, and */
+    struct kg_str
+        key; /* what the child calls it, a JSON string; they last until on_input returns */
     /* Once, maybe before on_input returns. */
     void (*on_answer)(struct dialect_input *input, enum peer_answer kind, struct kg_str json);
     void *host; /* its own; NULL: nobody is asked any more */
@@ -70,7 +72,7 @@ struct dialect_talk {
     const struct dialect_ops *ops;
     void *data;
     struct loop *loop;
-    struct audit *audit;
+    struct audit *audit;            /* NULL: an MCP server, and nobody writes anything down */
     const char *name;               /* in logs and audit events; borrowed, like the next two */
     const char *plugin, *version;   /* as its manifest has them */
     char **methods, **capabilities; /* of the manifest; NULL-ended; borrowed */
@@ -169,8 +171,18 @@ struct dialect_message {
 };
 
 /* A call under way. Part of its caller's record; it stays until on_done or dialect_drop. */
+/* What who makes a call can be asked during it. */
+enum {
+    DIALECT_FORMS = 1,
+    DIALECT_URLS = 2,
+    DIALECT_SAMPLES = 4,
+    DIALECT_ROOTS = 8,
+    DIALECT_ANSWERS_ALL = 15,
+};
+
 struct dialect_call {
     struct dialect_talk *talk;
+    unsigned answers; /* those of the above; a child that is told so may ask for the rest in vain */
     uint64_t timeout_ms;           /* of each exchange: past it the child hangs; 0: never */
     uint64_t caller_timeout_ms;    /* of all of them; 0: none */
     peer_done_fn *on_done;         /* once; results and errors as kaged's own plugins give them */
@@ -258,7 +270,11 @@ struct dialect {
 /* -- kaged's own, see kaged.c ------------------------------------------------------------------ */
 
 extern const struct dialect dialect_kaged;
-extern const struct dialect dialect_mcp;    /* MCP servers, see mcp.c */
+extern const struct dialect dialect_mcp; /* MCP servers, see mcp.c */
+/* The member _meta of a request to an MCP server; progress is told under the token, the id of the
+ * request; 0: it is not. answers: what may be asked for in the request. */
+void mcp_put_meta(const struct dialect_talk *talk, struct kg_json_writer *json, uint64_t token,
+                  unsigned answers);
 extern const struct dialect dialect_script; /* kaged-lua, see script.c */
 #define DIALECT_API_VERSION 1
 /* Whether the answer to initialize may list that: short strings, not too many; or NULL, none. */

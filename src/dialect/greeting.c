@@ -42,8 +42,9 @@ int dialect_fail_initialize(struct dialect_talk *talk, enum peer_outcome outcome
         rpc_error_message(payload, &words);
         return dialect_fail(talk, "it refused initialize: %.200s", kg_buf_terminate(&words));
     }
-    audit_emit(talk->audit, AUDIT_PLUGIN_INITIALIZE_TIMEOUT, KG_STR_NULL, AUDIT_V_TEXT(talk->name),
-               AUDIT_V_INT((int64_t)talk->timeout_ms));
+    if (talk->audit != NULL)
+        audit_emit(talk->audit, AUDIT_PLUGIN_INITIALIZE_TIMEOUT, KG_STR_NULL,
+                   AUDIT_V_TEXT(talk->name), AUDIT_V_INT((int64_t)talk->timeout_ms));
     return dialect_fail(talk, "no answer to initialize within %llu ms",
                         (unsigned long long)talk->timeout_ms);
 }

@@ -36,22 +36,27 @@ bool mcp_may_request(const struct dialect_talk *talk, const char *method)
     return talk->ops->may_request != NULL && talk->ops->may_request(talk->data, kg_str(method));
 }
 
+static void put_elicitation(struct kg_json_writer *json, unsigned answers)
+{
+    kg_json_named_begin(json, "elicitation", '{');
+    if ((answers & DIALECT_FORMS) != 0)
+        kg_json_named_raw(json, "form", KG_STR("{}"));
+    if ((answers & DIALECT_URLS) != 0)
+        kg_json_named_raw(json, "url", KG_STR("{}"));
+    kg_json_end(json, '}');
+}
+
 /* What we answer of what a server may ask. */
 static void put_capabilities(const struct dialect_talk *talk, struct kg_json_writer *json,
-                             const char *key)
+                             const char *key, unsigned answers)
 {
     kg_json_named_begin(json, key, '{');
-    if (talk->ops->put_roots != NULL && talk->ops->put_roots(talk->data, NULL)) {
-        kg_json_named_begin(json, "roots", '{');
-        kg_json_end(json, '}');
-    }
-    if (mcp_may_request(talk, "kaged.ask")) {
-        kg_json_named_begin(json, "elicitation", '{');
-        kg_json_named_raw(json, "form", KG_STR("{}"));
-        kg_json_named_raw(json, "url", KG_STR("{}"));
-        kg_json_end(json, '}');
-    }
-    if (mcp_may_request(talk, "kaged.sample"))
+    if (mcp_has_roots(talk) ||
+        ((answers & DIALECT_ROOTS) != 0 && mcp_may_request(talk, "kaged.roots")))
+        kg_json_named_raw(json, "roots", KG_STR("{}"));
+    if ((answers & (DIALECT_FORMS | DIALECT_URLS)) != 0 && mcp_may_request(talk, "kaged.ask"))
+        put_elicitation(json, answers);
+    if ((answers & DIALECT_SAMPLES) != 0 && mcp_may_request(talk, "kaged.sample"))
         kg_json_named_raw(json, "sampling", KG_STR("{}"));
     kg_json_end(json, '}');
 }
@@ -65,7 +70,8 @@ static const char *log_level(const struct dialect_talk *talk)
     return "info";
 }
 
-void mcp_put_meta(const struct dialect_talk *talk, struct kg_json_writer *json, uint64_t token)
+void mcp_put_meta(const struct dialect_talk *talk, struct kg_json_writer *json, uint64_t token,
+                  unsigned answers)
 {
     if (!mcp_is_modern(talk) && token == 0)
         return;
@@ -75,7 +81,7 @@ void mcp_put_meta(const struct dialect_talk *talk, struct kg_json_writer *json, 
     if (mcp_is_modern(talk)) {
         kg_json_named_text(json, "io.modelcontextprotocol/protocolVersion", MODERN_REVISION);
         put_client(json, "io.modelcontextprotocol/clientInfo");
-        put_capabilities(talk, json, "io.modelcontextprotocol/clientCapabilities");
+        put_capabilities(talk, json, "io.modelcontextprotocol/clientCapabilities", answers);
         if (log_level(talk) != NULL)
             kg_json_named_text(json, "io.modelcontextprotocol/logLevel", log_level(talk));
     }
@@ -84,7 +90,7 @@ void mcp_put_meta(const struct dialect_talk *talk, struct kg_json_writer *json, 
 
 static void put_list_meta(struct dialect_talk *talk, struct kg_json_writer *json)
 {
-    mcp_put_meta(talk, json, 0);
+    mcp_put_meta(talk, json, 0, DIALECT_ANSWERS_ALL);
 }
 
 /* -- the greeting ------------------------------------------------------------------------------ */
@@ -95,7 +101,7 @@ static void put_discover(struct dialect_talk *talk, struct kg_buf *ret_json)
     struct kg_json_writer json = kg_json_writer(ret_json);
     talk->variant = DIALECT_MCP_MODERN;
     kg_json_begin(&json, '{');
-    mcp_put_meta(talk, &json, 0);
+    mcp_put_meta(talk, &json, 0, DIALECT_ANSWERS_ALL);
     kg_json_end(&json, '}');
     talk->variant = DIALECT_MCP_LEGACY;
 }
@@ -175,7 +181,7 @@ static void put_initialize(struct dialect_talk *talk, struct kg_buf *ret_json)
     struct kg_json_writer json = kg_json_writer(ret_json);
     kg_json_begin(&json, '{');
     kg_json_named_text(&json, "protocolVersion", LEGACY_REVISION);
-    put_capabilities(talk, &json, "capabilities");
+    put_capabilities(talk, &json, "capabilities", DIALECT_ANSWERS_ALL);
     put_client(&json, "clientInfo");
     kg_json_end(&json, '}');
 }
@@ -291,7 +297,7 @@ static void listen_anew(struct dialect_talk *talk)
     kg_auto(kg_buf_free) struct kg_buf params = {0};
     struct kg_json_writer json = kg_json_writer(&params);
     kg_json_begin(&json, '{');
-    mcp_put_meta(talk, &json, 0);
+    mcp_put_meta(talk, &json, 0, DIALECT_ANSWERS_ALL);
     bool any = put_filter(talk, &json);
     kg_json_end(&json, '}');
     mcp->listening = 0;

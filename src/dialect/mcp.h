@@ -28,13 +28,11 @@ static inline bool mcp_is_modern(const struct dialect_talk *talk)
 {
     return talk->variant == DIALECT_MCP_MODERN;
 }
-/* The member _meta of a request; progress is told under the token, the id of the request; 0: it is
- * not. */
-void mcp_put_meta(const struct dialect_talk *talk, struct kg_json_writer *json, uint64_t token);
 /* What we answer of what a server may ask, by the host's name of it. */
 bool mcp_may_request(const struct dialect_talk *talk, const char *method);
 /* What a server asks, by its own name and as it says it, in the host's; NULL: that is not known. */
 const char *mcp_translate(struct kg_str method, struct kg_str params, struct kg_buf *ret_params);
+bool mcp_has_roots(const struct dialect_talk *talk); /* of its own: those of its project */
 void mcp_put_roots(struct dialect_talk *talk, struct kg_buf *ret_json);
 /* A request whose answer nobody waits for; an error is a line of our log. *ret_id may be NULL. */
 void mcp_tell(struct dialect_talk *talk, const char *method, struct kg_str params,

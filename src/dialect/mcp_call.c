@@ -84,7 +84,7 @@ static int send_exchange(struct dialect_call *call, struct kg_str method, struct
 {
     kg_auto(kg_buf_free) struct kg_buf meta = {0};
     struct kg_json_writer json = kg_json_writer(&meta);
-    mcp_put_meta(call->talk, &json, peer_next_id(call->talk->peer));
+    mcp_put_meta(call->talk, &json, peer_next_id(call->talk->peer), call->answers);
     const struct kg_str params[] = {KG_STR("{"), members, kg_buf_view(&meta), KG_STR("}")};
     return dialect_send(call, method, params, KG_COUNT(params), err);
 }
@@ -319,7 +319,7 @@ static bool ask_input(struct dialect_call *call, struct kg_str key, struct kg_st
     *input = (struct mcp_input){.base = {.call = call, .on_answer = on_input_answer}};
     kg_buf_printf(&input->key, "\"%.*s\"", KG_STR_ARG(key));
     request->input_count++;
-    if (kg_str_is(kg_buf_view(&name), "roots/list")) {
+    if (kg_str_is(kg_buf_view(&name), "roots/list") && mcp_has_roots(talk)) {
         mcp_put_roots(talk, &input->answer);
         return true;
     }
@@ -328,12 +328,15 @@ static bool ask_input(struct dialect_call *call, struct kg_str key, struct kg_st
         return false;
     input->base.method = kg_str(host_method);
     input->base.params = kg_buf_view(&params);
+    input->base.key = kg_buf_view(&input->key);
     request->open++;
     if (talk->ops->on_input(talk->data, &input->base))
         return true;
     request->open--;
-    kg_buf_text(&input->answer, "{\"action\":\"cancel\"}");
-    return strcmp(host_method, "kaged.ask") == 0; /* a model's words cannot be made up */
+    kg_buf_text(&input->answer, strcmp(host_method, "kaged.roots") == 0
+                                    ? "{\"roots\":[]}"
+                                    : "{\"action\":\"cancel\"}");
+    return strcmp(host_method, "kaged.sample") != 0; /* a model's words cannot be made up */
 }
 
 static enum dialect_reading ask_inputs(struct dialect_call *call, struct kg_str result,

@@ -39,20 +39,16 @@ const char *mcp_translate(struct kg_str method, struct kg_str params, struct kg_
         put_question(params, ret_params);
         return "kaged.ask";
     }
-    if (!kg_str_is(method, "sampling/createMessage"))
+    bool samples = kg_str_is(method, "sampling/createMessage");
+    if (!samples && !kg_str_is(method, "roots/list"))
         return NULL;
     kg_buf_str(ret_params, params.length > 0 ? params : KG_STR("{}"));
-    return "kaged.sample";
+    return samples ? "kaged.sample" : "kaged.roots";
 }
 
-static bool answer_roots(struct dialect_talk *talk, int64_t request)
+bool mcp_has_roots(const struct dialect_talk *talk)
 {
-    kg_auto(kg_buf_free) struct kg_buf result = {0};
-    if (talk->ops->put_roots == NULL || !talk->ops->put_roots(talk->data, NULL))
-        return false;
-    mcp_put_roots(talk, &result);
-    peer_answer(talk->peer, request, PEER_ANSWER_RESULT, kg_buf_view(&result));
-    return true;
+    return talk->ops->put_roots != NULL && talk->ops->put_roots(talk->data, NULL);
 }
 
 /* What was not offered is a method that there is not. A modern server has no requests. */
@@ -64,8 +60,11 @@ bool mcp_on_request(struct dialect_talk *talk, int64_t request, struct kg_str me
         peer_answer(talk->peer, request, PEER_ANSWER_RESULT, KG_STR("{}"));
         return true;
     }
-    if (kg_str_is(method, "roots/list"))
-        return answer_roots(talk, request);
+    if (kg_str_is(method, "roots/list") && mcp_has_roots(talk)) {
+        mcp_put_roots(talk, &asked);
+        peer_answer(talk->peer, request, PEER_ANSWER_RESULT, kg_buf_view(&asked));
+        return true;
+    }
     const char *name = mcp_translate(method, params, &asked);
     return name != NULL && !mcp_is_modern(talk) && mcp_may_request(talk, name) &&
            talk->ops->on_request(talk->data, request, kg_str(name), kg_buf_view(&asked));

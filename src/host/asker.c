@@ -56,8 +56,9 @@ static struct host_asker *make(const struct host_asker *texts)
     size_t operator_size = size_of(texts->operator_id), request_size = size_of(texts->request_id);
     size_t project_size = size_of(texts->project_id), agent_size = size_of(texts->agent_path);
     size_t session_size = size_of(texts->session_id), branch_size = size_of(texts->branch);
+    size_t caller_size = size_of(texts->caller_id);
     size_t size = sizeof(struct host_asker) + operator_size + request_size + project_size +
-                  agent_size + session_size + branch_size;
+                  agent_size + session_size + branch_size + caller_size;
     struct host_asker *asker = take_block(size);
     char *at = (char *)(asker + 1);
     asker->operator_id = put(&at, texts->operator_id, operator_size);
@@ -66,6 +67,7 @@ static struct host_asker *make(const struct host_asker *texts)
     asker->agent_path = put(&at, texts->agent_path, agent_size);
     asker->session_id = put(&at, texts->session_id, session_size);
     asker->branch = put(&at, texts->branch, branch_size);
+    asker->caller_id = put(&at, texts->caller_id, caller_size);
     asker->references = 1;
     asker->is_long = size > KEPT_BYTES;
     return asker;
@@ -83,7 +85,15 @@ struct host_asker *host_asker_for(const struct host_asker *asker, const struct h
                                      .project_id = agent->project_id,
                                      .agent_path = agent->agent_path,
                                      .session_id = agent->session_id,
-                                     .branch = agent->branch});
+                                     .branch = agent->branch,
+                                     .caller_id = asker->caller_id});
+}
+
+struct host_asker *host_asker_called(const struct host_asker *asker, const char *caller_id)
+{
+    struct host_asker texts = *asker;
+    texts.caller_id = caller_id;
+    return make(&texts);
 }
 
 struct host_asker *host_asker_ref(struct host_asker *asker)

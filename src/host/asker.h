@@ -14,8 +14,9 @@ struct host_asker {
     const char *request_id;  /* NULL: none */
     /* Which agent of which session; none of the three goes without the others. NULL: no agent. */
     const char *project_id, *agent_path, *session_id;
-    const char *branch;  /* that the session stands on; NULL: none is known */
-    uint32_t references; /* asker.c's, like the next */
+    const char *branch;    /* that the session stands on; NULL: none is known */
+    const char *caller_id; /* whose requests these are, where one makes several; NULL: not known */
+    uint32_t references;   /* asker.c's, like the next */
     bool is_long;
 };
 
@@ -23,6 +24,8 @@ struct host_asker {
 struct host_asker *host_asker_new(const char *operator_id, const char *request_id);
 /* The same, for an agent of a session: those texts are `agent`'s. */
 struct host_asker *host_asker_for(const struct host_asker *asker, const struct host_asker *agent);
+/* The same, as one of several requests of that caller. */
+struct host_asker *host_asker_called(const struct host_asker *asker, const char *caller_id);
 struct host_asker *host_asker_ref(struct host_asker *asker);
 void host_asker_unref(struct host_asker *asker);    /* takes NULL */
 void host_asker_cleanup(struct host_asker **asker); /* for kg_auto */

@@ -13,9 +13,12 @@
 #define URL_MAX_BYTES    2048
 #define SAMPLE_MAX_BYTES ((size_t)1 << 20)
 #define CANCEL           "{\"action\":\"cancel\"}"
+#define NO_ROOTS         "{\"roots\":[]}"
 
-const char *const host_ask_kind_names[HOST_ASK_KIND_COUNT] = {
-    [HOST_ASK_FORM] = "form", [HOST_ASK_URL] = "url", [HOST_ASK_SAMPLE] = "sample"};
+const char *const host_ask_kind_names[HOST_ASK_KIND_COUNT] = {[HOST_ASK_FORM] = "form",
+                                                              [HOST_ASK_URL] = "url",
+                                                              [HOST_ASK_SAMPLE] = "sample",
+                                                              [HOST_ASK_ROOTS] = "roots"};
 
 struct host_question {
     struct host_ask base;
@@ -24,10 +27,22 @@ struct host_question {
     uint32_t start;              /* which process asked, */
     int64_t request;             /* by which request; */
     struct dialect_input *input; /* or in an answer, and then the two above are not used */
-    struct kg_buf title, schema_text, url, params; /* what the base shows */
-    struct schema *schema;                         /* owned; NULL: any object will do */
+    struct kg_buf title, schema_text, url, params, key; /* what the base shows */
+    struct schema *schema;                              /* owned; NULL: any object will do */
     struct loop_timer timer;
 };
+
+_Static_assert(DIALECT_FORMS == 1 << HOST_ASK_FORM && DIALECT_URLS == 1 << HOST_ASK_URL &&
+                   DIALECT_SAMPLES == 1 << HOST_ASK_SAMPLE &&
+                   DIALECT_ROOTS == 1 << HOST_ASK_ROOTS && DIALECT_ANSWERS_ALL == HOST_ASK_ANY,
+               "a dialect has the same bits");
+
+unsigned host_asks_answers(const struct host_call *call)
+{
+    if (call->asked == NULL)
+        return 0;
+    return call->asked->can != NULL ? call->asked->can(call->data) : HOST_ASK_ANY;
+}
 
 /* -- its end ----------------------------------------------------------------------------------- */
 
@@ -40,6 +55,7 @@ static void question_free(struct host_question *question)
     kg_buf_free(&question->schema_text);
     kg_buf_free(&question->url);
     kg_buf_free(&question->params);
+    kg_buf_free(&question->key);
     schema_free(question->schema);
     free(question);
 }
@@ -71,7 +87,8 @@ static void end_unanswered(struct host_question *question, const char *why)
     kg_log_about(KG_INFO, question->call->process->name, "its question %s got no answer: %s",
                  question->base.id.text, why);
     if (question->base.kind != HOST_ASK_SAMPLE) {
-        end(question, "cancel", PEER_ANSWER_RESULT, KG_STR(CANCEL));
+        end(question, "cancel", PEER_ANSWER_RESULT,
+            question->base.kind == HOST_ASK_ROOTS ? KG_STR(NO_ROOTS) : KG_STR(CANCEL));
         return;
     }
     rpc_put_error(&error, KG_E_CANCELLED, why);
@@ -165,7 +182,9 @@ static int answer_person(struct host_question *question, const struct kg_node *s
 int host_ask_answer(struct host_ask *ask, struct kg_str json, struct kg_err *err)
 {
     struct host_question *question = KG_CONTAINER(ask, struct host_question, base);
-    if (ask->kind == HOST_ASK_SAMPLE) {
+    if (ask->kind == HOST_ASK_SAMPLE || ask->kind == HOST_ASK_ROOTS) {
+        if (json.length == 0 || json.data[0] != '{')
+            return kg_fail(err, KG_E_INVALID_PARAMS, "the answer is not an object");
         end(question, "accept", PEER_ANSWER_RESULT, json);
         return 0;
     }
@@ -185,6 +204,8 @@ void host_ask_fail(struct host_ask *ask, const struct kg_err *err)
 
 static bool is_same_conversation(const struct host_asker *a, const struct host_asker *b)
 {
+    if (a->caller_id != NULL || b->caller_id != NULL)
+        return kg_same_text(a->caller_id, b->caller_id);
     if (a->session_id != NULL || b->session_id != NULL)
         return kg_same_text(a->session_id, b->session_id);
     return kg_same_text(a->request_id, b->request_id);
@@ -229,7 +250,6 @@ static int take_schema(struct host_question *question, const struct kg_node *par
 {
     static const struct schema_options options = {.draft = SCHEMA_DRAFT_2020_12, .formats = true};
     const struct kg_node *schema = kg_node_get(params, "schema");
-    question->base.kind = HOST_ASK_FORM;
     if (schema == NULL) {
         kg_buf_text(&question->schema_text, "{\"type\":\"object\"}");
         return 0;
@@ -264,10 +284,9 @@ static int read_params(struct host_question *question, const struct host_service
         return kg_fail(err, KG_E_TOO_LARGE, "the params have more than %zu bytes",
                        SAMPLE_MAX_BYTES);
     kg_buf_str(&question->params, params);
-    if (service->needs == CAPABILITY_SAMPLE) {
-        question->base.kind = HOST_ASK_SAMPLE;
+    question->base.kind = service->kind;
+    if (service->kind != HOST_ASK_FORM)
         return 0;
-    }
     kg_auto(kg_doc_cleanup) struct kg_doc *doc = kg_json_read(params, err);
     if (doc == NULL || take_title(question, doc->root, err) < 0)
         return -EINVAL;
@@ -285,6 +304,7 @@ static void fill_in(struct host_question *question)
     base->schema = kg_buf_view(&question->schema_text);
     base->url = kg_buf_view(&question->url);
     base->params = kg_buf_view(&question->params);
+    base->key = kg_buf_view(&question->key);
     base->asked_at_ms = kg_wall_ms();
     base->deadline_at_ms = base->asked_at_ms + host->config->limits_question_ms;
 }
@@ -352,6 +372,7 @@ bool host_on_input(void *data, struct dialect_input *input)
     struct host_question *question = kg_alloc(sizeof(*question));
     question->call = call;
     question->input = input;
+    kg_buf_str(&question->key, input->key);
     input->host = question;
     if (begin(question, service, input->params, &err) == 0)
         return true;

@@ -17,9 +17,11 @@ enum host_ask_kind {
     HOST_ASK_FORM,   /* a person fills in what `schema` describes */
     HOST_ASK_URL,    /* a person opens `url`, and says when that is done */
     HOST_ASK_SAMPLE, /* a model is asked what `params` say */
+    HOST_ASK_ROOTS,  /* an MCP client is asked for its folders */
     HOST_ASK_KIND_COUNT
 };
-extern const char *const host_ask_kind_names[HOST_ASK_KIND_COUNT]; /* "form", "url", "sample" */
+#define HOST_ASK_ANY ((1u << HOST_ASK_KIND_COUNT) - 1)
+extern const char *const host_ask_kind_names[HOST_ASK_KIND_COUNT]; /* "form", "url", ... */
 
 /* A question under way, to be read only. Texts live as long as it does. */
 struct host_ask {
@@ -30,12 +32,15 @@ struct host_ask {
     struct kg_str schema; /* of a form: JSON Schema of an object */
     struct kg_str url;    /* of a URL */
     struct kg_str params; /* as MCP's sampling/createMessage has them */
+    struct kg_str key;    /* the plugin's own name for it, a JSON string; empty: it has none */
     int64_t asked_at_ms;  /* wall clock, like the next */
     int64_t deadline_at_ms;
 };
 
 /* Handed in by who makes a call and can be asked while it lasts; data is that of the call. */
 struct host_asked_ops {
+    /* A bit for each kind that it can be asked; NULL: any. */
+    unsigned (*can)(void *data);
     /*
      * True: host_ask_answer or host_ask_fail follows, not before this returns. False: it cannot be
      * asked that now, which counts as cancelled.
@@ -47,7 +52,8 @@ struct host_asked_ops {
 
 /*
  * {"action":"accept","content":{...}} (of a URL without content), {"action":"decline"} or
- * {"action":"cancel"}; of a sample the result of MCP's sampling/createMessage. Fails with
+ * {"action":"cancel"}; of a sample the result of MCP's sampling/createMessage, of roots that of
+ * roots/list. Fails with
  * KG_E_INVALID_PARAMS for what does not fit, and then the question goes on; else it is gone.
  */
 int host_ask_answer(struct host_ask *ask, struct kg_str json, struct kg_err *err);

@@ -220,9 +220,13 @@ static void put_context(struct kg_buf *buf, const struct host_asker *asker,
                         const char *project_root_or_null)
 {
     put_field(buf, KG_STR("{\"operator_id\":"), asker->operator_id);
-    put_field(buf, KG_STR(",\"project_id\":"), asker->project_id);
-    put_field(buf, KG_STR(",\"agent_path\":"), asker->agent_path);
-    put_field(buf, KG_STR(",\"session_id\":"), asker->session_id);
+    if (asker->session_id == NULL && asker->project_id == NULL && asker->agent_path == NULL) {
+        kg_buf_str(buf, KG_STR(",\"project_id\":null,\"agent_path\":null,\"session_id\":null"));
+    } else {
+        put_field(buf, KG_STR(",\"project_id\":"), asker->project_id);
+        put_field(buf, KG_STR(",\"agent_path\":"), asker->agent_path);
+        put_field(buf, KG_STR(",\"session_id\":"), asker->session_id);
+    }
     put_field(buf, KG_STR(",\"request_id\":"), asker->request_id);
     if (asker->branch != NULL)
         put_field(buf, KG_STR(",\"branch\":"), asker->branch);
@@ -450,6 +454,7 @@ static int send_request(struct host_call *call, const struct host_passage *passa
     };
     struct dialect_call *wire = &call->wire;
     wire->talk = instance_talk(call->process->instance);
+    wire->answers = host_asks_answers(call);
     wire->timeout_ms = passage->timeout_ms;
     wire->caller_timeout_ms = passage->caller_timeout_ms;
     wire->on_done = on_done;

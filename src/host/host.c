@@ -154,6 +154,7 @@ struct host *host_new(const struct host_parts *parts, struct kg_err *err)
     host->on_reloading = parts->on_reloading;
     host->on_reloaded_data = parts->data;
     host->facts = parts->facts;
+    host->checks = parts->checks;
     if (parts->facts == NULL)
         host->no_cage = *parts->no_cage;
     host->plugins_dir = host_real_path(parts->config->plugins_dir[0] ? parts->config->plugins_dir
@@ -485,6 +486,11 @@ uint64_t host_audit_count(const struct host *host)
 struct cage_spawner *host_spawner(struct host *host)
 {
     return host->supervisor.spawner;
+}
+
+const struct cage_checks *host_checks(const struct host *host)
+{
+    return host->checks;
 }
 
 const struct cage_facts *host_facts(const struct host *host)

@@ -7,6 +7,7 @@
 
 #include "config/config.h"
 #include "host/asker.h"
+#include "host/asks.h"
 #include "manifest/manifest.h"
 #include "secret/secret.h"
 #include "state/state.h"
@@ -21,10 +22,11 @@ struct host;
 struct host_parts {
     struct loop *loop;
     struct cage_spawner *spawner;
-    const struct cage_facts *facts; /* NULL: no cage can be built here; no plugin starts */
-    const struct kg_err *no_cage;   /* why, then */
-    const char *cages;              /* how good cages are here, in words */
-    const char *user;               /* whom the daemon runs as */
+    const struct cage_facts *facts;   /* NULL: no cage can be built here; no plugin starts */
+    const struct kg_err *no_cage;     /* why, then */
+    const char *cages;                /* how good cages are here, in words */
+    const struct cage_checks *checks; /* that say so */
+    const char *user;                 /* whom the daemon runs as */
     const struct config_paths *paths;
     struct config *config;           /* taken over */
     void (*on_reloaded)(void *data); /* after the host took a new configuration */
@@ -50,6 +52,7 @@ int64_t host_started_at_ms(const struct host *host);
 bool host_is_stopping(const struct host *host);
 /* "full", "degraded: ..." or "none: ..." */
 const char *host_cages(const struct host *host);
+const struct cage_checks *host_checks(const struct host *host);
 const char *host_user(const struct host *host); /* whom the daemon runs as */
 /* What a cage of somebody else needs: who builds it, of what, and its network. */
 struct cage_spawner *host_spawner(struct host *host);
@@ -294,6 +297,10 @@ struct kg_doc *host_plugin_settings(const struct host *host, const struct manife
 
 /* -- secrets, see secrets.c -------------------------------------------------------------------- */
 
+/* A script of a name that is free, which is there from then on. Its path, owned; NULL with err. */
+char *host_script_add(struct host *host, struct kg_str name, struct kg_str source,
+                      struct kg_err *err);
+
 /* What local.toml names, as it was looked up last; until the next turn of the loop, unless kept. */
 struct secret_values *host_secrets(const struct host *host);
 /* Looks up anew: what is read of local.toml from then on has it. */
@@ -417,7 +424,8 @@ struct cage_plan *host_plan(struct host_named named, struct host_covers *ret_gua
 struct host_service {
     const char *method;
     enum capability_kind needs;
-    const char *asks; /* of kaged-storage; NULL: of who made the call, see asks.h */
+    const char *asks;        /* of kaged-storage; NULL: of who made the call, see asks.h: */
+    enum host_ask_kind kind; /* of what it is asked then */
 };
 const struct host_service *host_service_find(struct kg_str method); /* NULL: there is none */
 /* Whether a plugin that may do that may ask for it. */

@@ -29,13 +29,14 @@ struct host {
     struct audit_listener listener; /* counts events and passes them on */
     struct host_events *events;     /* owned */
     uint64_t audit_count;
-    struct loop_worker *reader;     /* owned; reads files for questions */
-    bool verifies;                  /* it checks the whole audit log */
-    char *plugins_dir;              /* owned */
-    const struct cage_facts *facts; /* borrowed; NULL: see no_cage */
-    struct kg_err no_cage;          /* KG_OK: cages can be built */
-    const char *cages, *user;       /* borrowed */
-    struct gate *gate;              /* owned; NULL without cages */
+    struct loop_worker *reader;       /* owned; reads files for questions */
+    bool verifies;                    /* it checks the whole audit log */
+    char *plugins_dir;                /* owned */
+    const struct cage_facts *facts;   /* borrowed; NULL: see no_cage */
+    struct kg_err no_cage;            /* KG_OK: cages can be built */
+    const struct cage_checks *checks; /* borrowed */
+    const char *cages, *user;         /* borrowed */
+    struct gate *gate;                /* owned; NULL without cages */
     struct storage_place storage;
     char *storage_dir; /* owned; borrowed by the place */
     struct supervisor supervisor;
@@ -364,7 +365,8 @@ int host_ask_serve(struct host_process *process, const struct host_service *serv
 bool host_on_input(void *data, struct dialect_input *input);
 void host_drop_input(void *data, struct dialect_input *input);
 bool host_may_request(void *data, struct kg_str method);
-void host_asks_end(struct host_call *call); /* those of the call: it is over */
+unsigned host_asks_answers(const struct host_call *call); /* what its caller can be asked */
+void host_asks_end(struct host_call *call);               /* those of the call: it is over */
 /* The process is gone: calls that wait for an answer of somebody else end. */
 void host_calls_gone(struct host_process *process);
 

@@ -49,6 +49,7 @@ struct host_call *host_offer_ask(struct host *host, const struct host_offer_requ
         .caller_timeout_ms = request->caller_timeout_ms,
         .on_done = request->on_done,
         .on_progress = request->on_progress,
+        .asked = request->asked,
         .data = request->data,
     };
     return find_server(host, request->plugin, err) != NULL ? host_call(host, &call, err) : NULL;

@@ -25,7 +25,8 @@ struct host_offer_request {
     struct host_asker *asker;   /* referred to for as long as it takes */
     uint64_t caller_timeout_ms; /* 0: none */
     host_done_fn *on_done;      /* once, never before the return; results are as the server wrote */
-    peer_progress_fn *on_progress; /* or NULL */
+    peer_progress_fn *on_progress;      /* or NULL */
+    const struct host_asked_ops *asked; /* see asks.h; NULL: who asks cannot be asked */
     void *data;
 };
 /*

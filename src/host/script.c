@@ -372,6 +372,45 @@ void host_find_scripts(struct host *host)
     host_script_grants_tidy(host);
 }
 
+/* -- a new one --------------------------------------------------------------------------------- */
+
+/* Whole or not at all, and never over another. */
+static int write_script(const char *path, struct kg_str source, struct kg_err *err)
+{
+    kg_auto(kg_free) char *draft = kg_format("%s.new", path);
+    kg_auto(kg_close) int fd =
+        open(draft, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
+    if (fd < 0)
+        return kg_fail_errno(err, errno, "make %s", draft);
+    int result = kg_write_all(fd, source.data, source.length);
+    if (result == 0 && renameat2(AT_FDCWD, draft, AT_FDCWD, path, RENAME_NOREPLACE) < 0)
+        result = -errno;
+    if (result == 0)
+        return 0;
+    unlink(draft);
+    if (result != -EEXIST)
+        return kg_fail_errno(err, -result, "write %s", path);
+    kg_fail(err, KG_E_CONFLICT, "there is a script %s already", path);
+    return kg_hint(err, "give it another name, or change the file where it is");
+}
+
+char *host_script_add(struct host *host, struct kg_str name, struct kg_str source,
+                      struct kg_err *err)
+{
+    if (!is_script_name(name)) {
+        kg_fail(err, KG_E_INVALID_PARAMS, "\"%.*s\" is not the name of a script",
+                KG_STR_CUT(name, NAME_MAX_BYTES));
+        kg_hint(err, "1 to %d letters, digits, - and _", NAME_MAX_BYTES);
+        return NULL;
+    }
+    const char *dir = host->scripts->dir;
+    kg_auto(kg_free) char *path = kg_format("%s/%.*s.lua", dir, KG_STR_ARG(name));
+    if (kg_make_dirs(dir, 0700, err) < 0 || write_script(path, source, err) < 0)
+        return NULL;
+    host_find_scripts(host);
+    return kg_steal(&path);
+}
+
 void host_scripts_free(struct host *host)
 {
     if (host->scripts == NULL)

@@ -13,8 +13,9 @@ static const struct host_service services[] = {
     {"kaged.storage.query", CAPABILITY_STORAGE_READ, "query"},
     {"kaged.storage.schema", CAPABILITY_STORAGE_READ, "schema"},
     {"kaged.storage.batch", CAPABILITY_STORAGE_WRITE, "batch"},
-    {"kaged.ask", CAPABILITY_ASK, NULL},
-    {"kaged.sample", CAPABILITY_SAMPLE, NULL},
+    {"kaged.ask", CAPABILITY_ASK, NULL, HOST_ASK_FORM},
+    {"kaged.sample", CAPABILITY_SAMPLE, NULL, HOST_ASK_SAMPLE},
+    {"kaged.roots", CAPABILITY_ASK, NULL, HOST_ASK_ROOTS},
 };
 
 /* A request of a plugin that is being answered. */

@@ -123,16 +123,31 @@ struct counts {
     int64_t added, changed, removed;
 };
 
-static struct counts compare(const struct kg_node *approved, const struct kg_node *seen)
+/* A server may list thousands. The first of a name counts, as for find_tool. */
+static struct kg_map *by_name(const struct kg_node *list_or_null)
+{
+    struct kg_map *map = kg_map_new();
+    for (uint32_t i = 0; list_or_null != NULL && i < list_or_null->count; i++) {
+        struct kg_node *tool = &list_or_null->items[i];
+        if (kg_map_get(map, name_of(tool)) == NULL)
+            kg_map_set(map, name_of(tool), tool);
+    }
+    return map;
+}
+
+static struct counts compare(const struct kg_node *approved_or_null, const struct kg_node *seen)
 {
     struct counts counts = {0};
+    struct kg_map *befores = by_name(approved_or_null), *nows = by_name(seen);
     for (uint32_t i = 0; i < seen->count; i++) {
-        const struct kg_node *before = find_tool(approved, name_of(&seen->items[i]));
+        const struct kg_node *before = kg_map_get(befores, name_of(&seen->items[i]));
         counts.added += before == NULL;
         counts.changed += before != NULL && !is_same(before, &seen->items[i]);
     }
-    for (uint32_t i = 0; approved != NULL && i < approved->count; i++)
-        counts.removed += find_tool(seen, name_of(&approved->items[i])) == NULL;
+    for (uint32_t i = 0; approved_or_null != NULL && i < approved_or_null->count; i++)
+        counts.removed += kg_map_get(nows, name_of(&approved_or_null->items[i])) == NULL;
+    kg_map_free(befores);
+    kg_map_free(nows);
     return counts;
 }
 
@@ -149,6 +164,8 @@ static void take_over(struct host_plugin *plugin, struct kg_str list, enum diale
     struct host_tools *tools = plugin->tools;
     tools->approved.tools.length = 0;
     kg_buf_str(&tools->approved.tools, list);
+    if (tools->approved.off == NULL)
+        tools->approved.off = kg_list_new(0); /* nothing was stored of it yet */
     tools->approved.variant = variant;
     tools->is_approved = true;
     tools->seen.length = 0;

@@ -85,6 +85,8 @@ void http_connection_accept(struct http_server *server, uv_stream_t *listener)
         kg_fail(&err, KG_E_BUSY, "there are %zu connections already", server->limits.connections);
         refuse_client(connection, 503, &err);
     } else {
+        connection->let_in = true;
+        http_connection_tell(connection, NATIVE_TRANSPORT_CONNECTED);
         http_connection_settle(connection);
     }
 }

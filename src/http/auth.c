@@ -65,6 +65,7 @@ struct http_auth *http_auth_new(struct loop *loop, const struct http_auth_option
     struct http_auth *auth = kg_alloc(sizeof(*auth));
     auth->loop = loop;
     auth->audit = options->audit;
+    auth->native = options->native;
     auth->mode = options->mode;
     auth->nonce = kg_str_dup(options->nonce);
     auth->launch.file = kg_strdup(options->launch_file);

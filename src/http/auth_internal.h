@@ -126,8 +126,9 @@ void http_launch_drop(struct http_launch *launch);
 /* -- auth.c ------------------------------------------------------------------------------------ */
 
 struct http_auth {
-    struct loop *loop;   /* borrowed */
-    struct audit *audit; /* borrowed */
+    struct loop *loop;     /* borrowed */
+    struct audit *audit;   /* borrowed */
+    struct native *native; /* the same, or NULL */
     enum http_auth_mode mode;
     char *nonce;  /* owned; of the proxy, or NULL */
     char **hosts; /* owned */

@@ -420,10 +420,19 @@ static void on_closed(uv_handle_t *handle)
     http_server_handle_closed(server);
 }
 
+void http_connection_tell(const struct http_connection *connection, enum native_hook hook)
+{
+    const struct http_source *source = &connection->source;
+    native_tell(connection->server->native, hook, AUDIT_V_TEXT(http_transport(source)),
+                AUDIT_V_TEXT(source->tcp ? source->text : NULL));
+}
+
 void http_connection_close(struct http_connection *connection)
 {
     if (connection->phase == CLOSED)
         return;
+    if (connection->let_in)
+        http_connection_tell(connection, NATIVE_TRANSPORT_CLOSED);
     bool running = connection->phase == RUNNING;
     const struct http_takeover *takeover = kg_steal(&connection->takeover);
     connection->phase = CLOSED;

@@ -35,6 +35,7 @@ struct http_connection {
     bool unread;      /* the request was refused before all of it was read */
     bool apart;       /* it carries what lasts, and is not counted among the others */
     bool broken;      /* to be closed once nobody is in the middle of it */
+    bool let_in;      /* who hears of connections has heard of it */
     struct loop_timer timer;
     struct loop_timer look; /* runs while nothing is read that would tell of its end */
     struct loop_task task;
@@ -49,6 +50,9 @@ struct http_connection {
     void *takeover_data;
     char operator_id[HTTP_OPERATOR_MAX];
 };
+
+/* System plugins hear that it came, or went. */
+void http_connection_tell(const struct http_connection *connection, enum native_hook hook);
 
 static inline uv_stream_t *http_connection_stream(struct http_connection *connection)
 {

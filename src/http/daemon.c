@@ -104,6 +104,15 @@ void http_handle_status(struct http_request *request)
     host_measure(http_host(request), on_daemon_measured, request);
 }
 
+void http_handle_doctor(struct http_request *request)
+{
+    kg_auto(kg_buf_free) struct kg_buf body = {0};
+    struct kg_json_writer json = kg_json_writer(&body);
+    cage_checks_json(host_checks(http_host(request)),
+                     cage_checks_worst(host_checks(http_host(request))), &json);
+    http_reply(request, 200, kg_buf_view(&body));
+}
+
 /* Plugins whose manifest, or part of local.toml, cannot be used; each by one name. */
 static void put_problems(struct kg_json_writer *json, const struct host *host)
 {

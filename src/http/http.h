@@ -11,6 +11,7 @@
 #include "host/host.h"
 #include "live/live.h"
 #include "loop/loop.h"
+#include "native/native.h"
 
 struct http_server;
 struct http_request;
@@ -88,6 +89,8 @@ struct http_server *http_server_new(struct loop *loop, struct host *host,
 void http_server_set_sessions(struct http_server *server, struct sessions *sessions);
 struct mcp;
 void http_server_set_mcp(struct http_server *server, struct mcp *mcp); /* the same */
+/* The same: who is told of connections and requests. */
+void http_server_set_native(struct http_server *server, struct native *native);
 /* Told of a process that may not use the API and was turned away; not of more than one a second. */
 typedef void http_refused_fn(void *data, uid_t uid, pid_t pid, const char *reason);
 void http_server_on_refused(struct http_server *server, http_refused_fn *on_refused, void *data);
@@ -123,6 +126,7 @@ enum http_auth_mode {
 struct http_auth_options {
     struct state_keeper *keeper; /* borrowed: where tokens and sessions are kept */
     struct audit *audit;         /* borrowed */
+    struct native *native;       /* borrowed: who is told of launch URLs */
     const char *launch_file;     /* run/launch-url */
     enum http_auth_mode mode;
     struct kg_str nonce; /* the proxy's secret */

@@ -107,7 +107,7 @@ void http_handle_consent_decline(struct http_request *request)
 
 /* -- raising them ------------------------------------------------------------------------------ */
 
-static void raise_consent(struct http_request *request, const struct consent_wish *wish)
+void http_raise_consent(struct http_request *request, const struct consent_wish *wish)
 {
     struct kg_err err = {0};
     const struct consent_request wanted = {.wish = *wish, .operator_id = http_operator(request)};
@@ -135,19 +135,35 @@ static struct store_own own_of(const struct kg_node *body)
     return own;
 }
 
+/* A bare name is that of a plugin that came with this program. Owned. */
+static char *source_of(struct http_request *request)
+{
+    char *source = http_body_text(request, "source");
+    if (source == NULL || !manifest_name_is_valid(kg_str(source)))
+        return source;
+    kg_auto(kg_free) char *share = config_share_dir();
+    kg_auto(kg_free) char *shipped = kg_format("%s/plugins/%s", share, source);
+    char *found = realpath(shipped, NULL);
+    if (found == NULL)
+        return source;
+    free(source);
+    return found;
+}
+
 /* Of a source that the body names. */
 static void raise_from_source(struct http_request *request, enum consent_kind kind,
                               const char *plugin_or_null)
 {
-    kg_auto(kg_free) char *source = http_body_text(request, "source");
+    kg_auto(kg_free) char *source = source_of(request);
     kg_auto(kg_free) char *version = http_body_text(request, "version");
     kg_auto(kg_buf_free) struct kg_buf server = {0};
     const struct kg_node *named = kg_node_typed(http_body_tree(request), "server", KG_OBJECT);
     if (named != NULL)
         kg_json_put_node(&server, named);
     kg_auto(store_own_free) struct store_own own = own_of(http_body_tree(request));
-    raise_consent(request, &(struct consent_wish){
-                               .kind = kind,
+    http_raise_consent(
+        request,
+        &(struct consent_wish){.kind = kind,
                                .plugin = plugin_or_null,
                                .source = source,
                                .version = version,
@@ -185,7 +201,7 @@ void http_handle_plugin_approve(struct http_request *request)
     if (!is_in_store(request, name) && !http_find_plugin(request, &named))
         return; /* answered */
     kg_auto(kg_free) char *plugin = kg_str_dup(name);
-    raise_consent(request, &(struct consent_wish){.kind = CONSENT_APPROVE, .plugin = plugin});
+    http_raise_consent(request, &(struct consent_wish){.kind = CONSENT_APPROVE, .plugin = plugin});
 }
 
 /* -- uninstall, promote ------------------------------------------------------------------------ */

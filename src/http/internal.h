@@ -20,6 +20,16 @@
 #define HTTP_SOURCE_TEXT    48
 #define HTTP_SOURCE_KEY     16
 
+/* -- router.c ---------------------------------------------------------------------------------- */
+
+/* The rows of the table by how many parts their patterns have, in the table's order. */
+struct http_index {
+    struct http_index_row *rows;         /* owned */
+    size_t first[HTTP_SEGMENTS_MAX + 2]; /* of those with so many parts; then where all end */
+};
+void http_index_make(struct http_index *index, const struct http_route *routes, size_t count);
+void http_index_free(struct http_index *index);
+
 /* -- server.c ---------------------------------------------------------------------------------- */
 
 /* What all bodies in memory take; a request may outlive its server, and gives its part back. */
@@ -34,11 +44,12 @@ struct http_server {
     struct host *host;         /* borrowed, passed on to handlers only */
     struct sessions *sessions; /* the same */
     struct mcp *mcp;           /* the same */
+    struct native *native;     /* borrowed, or NULL */
     struct http_limits limits;
     const struct http_route *routes;
     size_t route_count;
-    unsigned char *route_parts; /* owned: how many parts the pattern of each has */
-    struct schema **bodies;     /* owned: what the body of each is checked against, or NULL */
+    struct http_index index;
+    struct schema **bodies; /* owned: what the body of each is checked against, or NULL */
 
     struct http_budget *budget; /* a reference */
 
@@ -96,6 +107,10 @@ struct http_source {
     /* What failed attempts are counted by: all of this machine is one, as is an IPv6 network. */
     unsigned char key[HTTP_SOURCE_KEY];
 };
+static inline const char *http_transport(const struct http_source *source)
+{
+    return source->tcp ? "tcp" : "unix";
+}
 void http_source_of(const struct sockaddr *address, struct http_source *ret_source);
 
 /* Takes the connection that waits at the listener. */
@@ -251,6 +266,8 @@ int http_request_hold(struct http_request *request, const struct http_server *se
 void http_request_identify(struct http_request *request);
 /* Splits and decodes the url into segments and query. */
 int http_request_decode_url(struct http_request *request);
+/* System plugins hear that it is answered. */
+void http_request_tell(const struct http_request *request, int status);
 /* The head of an answer; with HTTP_LENGTH_UNKNOWN its body comes in pieces. */
 #define HTTP_LENGTH_UNKNOWN SIZE_MAX
 void http_request_write_head(const struct http_request *request, int status,
@@ -274,7 +291,6 @@ bool http_auth_still_counts(const struct http_auth *auth_or_null, enum http_via 
  * Finds the route and checks the request against its row; refuses the request if it does not fit.
  */
 int http_router_find(const struct http_server *server, struct http_request *request);
-unsigned char *http_router_count_parts(const struct http_route *routes, size_t count);
 /* The part of the pattern that starts at *at, without slashes; false at the end. */
 bool http_pattern_next(const char *pattern, size_t *at, struct kg_str *ret_part);
 
@@ -293,6 +309,8 @@ void http_put_lines(struct kg_json_writer *json, const char *key, struct kg_str 
 /* -- handlers, for the table of routes --------------------------------------------------------- */
 
 http_handler_fn http_handle_health;
+http_handler_fn http_handle_system_plugins;
+http_handler_fn http_handle_system_plugin;
 http_handler_fn http_handle_status;
 http_handler_fn http_handle_reload;
 http_handler_fn http_handle_backup_made;
@@ -325,6 +343,12 @@ http_handler_fn http_handle_script_approve;
 http_handler_fn http_handle_resources;
 http_handler_fn http_handle_prompts;
 http_handler_fn http_handle_questions;
+http_handler_fn http_handle_open_questions;
+http_handler_fn http_handle_doctor;
+http_handler_fn http_handle_mcp_found;
+http_handler_fn http_handle_mcp_found_take;
+http_handler_fn http_handle_upload;
+http_handler_fn http_handle_script_add;
 http_handler_fn http_handle_answer;
 http_handler_fn http_handle_prompt;
 http_handler_fn http_handle_completion;
@@ -386,6 +410,7 @@ http_handler_fn http_handle_project_reload;
 http_handler_fn http_handle_project_unload;
 http_handler_fn http_handle_agents;
 http_handler_fn http_handle_agent;
+http_handler_fn http_handle_project_add;
 http_handler_fn http_handle_mcp;
 http_handler_fn http_handle_mcp_listen;
 http_handler_fn http_handle_mcp_leave;
@@ -401,6 +426,12 @@ http_handler_fn http_handle_mcp_mark;
 
 /* Before it begins: the answer lasts for long, and its connection is counted apart. */
 void http_stream_apart(struct http_request *request);
+
+/* -- install.c --------------------------------------------------------------------------------- */
+
+struct consent_wish;
+/* Answers with the consent that waits for the operator's word on it, or why there is none. */
+void http_raise_consent(struct http_request *request, const struct consent_wish *wish);
 
 /* -- body.c ------------------------------------------------------------------------------------ */
 

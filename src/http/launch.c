@@ -55,6 +55,10 @@ int http_launch_make(struct http_auth *auth, const char *base_url, const char *o
         snprintf(launch->operator_id, HTTP_OPERATOR_MAX, "%s", operator_id);
         launch->expires_ms = kg_wall_ms() + LAUNCH_MAX_MS;
         audit_emit(auth->audit, AUDIT_AUTH_LAUNCH_MADE, KG_STR_NULL, AUDIT_V_TEXT(operator_id));
+        char expires[KG_TIME_TEXT];
+        kg_time_format(launch->expires_ms, expires);
+        native_tell(auth->native, NATIVE_AUTH_LAUNCH_URL_READY, AUDIT_V_STR(kg_buf_view(&url)),
+                    AUDIT_V_TEXT(operator_id), AUDIT_V_TEXT(expires));
     }
     kg_buf_str(ret_url, kg_buf_view(&url));
     return 0;

@@ -29,6 +29,11 @@ static void add_header(void *carrier, const char *name, const char *value)
     http_add_header(carrier, name, value);
 }
 
+static struct kg_str header(void *carrier, const char *name)
+{
+    return http_header(carrier, name);
+}
+
 static void reply(void *carrier, int status, struct kg_str json)
 {
     if (json.length > 0)
@@ -67,6 +72,7 @@ static void drop(void *carrier)
 static const struct mcp_carrier_ops carrier_ops = {
     .keep = keep,
     .add_header = add_header,
+    .header = header,
     .reply = reply,
     .begin = begin,
     .piece = piece,
@@ -91,6 +97,7 @@ static void visit(struct http_request *request, visit_fn *enter)
         .profile = http_query_parameter(request, "profile"),
         .confines = kg_str(request->profile),
         .reads_only = http_query_flag(request, "read_only"),
+        .is_near = request->via == HTTP_VIA_UNIX,
         .owner = owner,
         .asker = http_asker(request),
         .body = http_body(request),

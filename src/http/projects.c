@@ -178,6 +178,19 @@ void http_handle_project_reload(struct http_request *request)
                     on_loaded, request);
 }
 
+void http_handle_project_add(struct http_request *request)
+{
+    struct kg_err err = {0};
+    const struct projects_addition wanted = {
+        .project = http_path_parameter(request, "id"),
+        .agent = http_path_parameter(request, "path"),
+        .plugin = kg_node_text(http_body_tree(request), "plugin"),
+        .operator_id = http_operator(request),
+    };
+    if (projects_add_plugin(http_host(request), &wanted, on_loaded, request, &err) < 0)
+        http_reply_error(request, &err);
+}
+
 static void on_unloaded(void *data, const struct kg_err *err_or_null)
 {
     struct http_request *request = data;

@@ -457,12 +457,25 @@ void http_request_write_head(const struct http_request *request, int status,
     kg_buf_str(head, KG_STR("\r\n"));
 }
 
+void http_request_tell(const struct http_request *request, int status)
+{
+    const struct http_server *server = http_connection_server(request->connection);
+    if (!native_wants(server->native, NATIVE_TRANSPORT_REQUEST))
+        return;
+    native_tell(server->native, NATIVE_TRANSPORT_REQUEST,
+                AUDIT_V_TEXT(http_request_method(request)), AUDIT_V_STR(http_request_path(request)),
+                AUDIT_V_INT(status), AUDIT_V_TEXT(request->request_id),
+                AUDIT_V_TEXT(http_operator(request)),
+                AUDIT_V_TEXT(http_transport(http_connection_source(request->connection))));
+}
+
 void http_reply_text(struct http_request *request, int status, const char *content_type,
                      struct kg_str body)
 {
     struct http_connection *connection = request->connection;
     if (connection != NULL) {
         request->keep_alive &= http_connection_stays(connection);
+        http_request_tell(request, status);
         kg_auto(kg_buf_free) struct kg_buf head = {0};
         http_request_write_head(request, status, content_type, body.length, &head);
         if (request->method == HTTP_HEAD || status == 204)

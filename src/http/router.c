@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 #define SHOWN_MAX 200 /* bytes of a client's text that an error repeats */
 
@@ -22,21 +23,69 @@ bool http_pattern_next(const char *pattern, size_t *at, struct kg_str *ret_part)
     return true;
 }
 
-unsigned char *http_router_count_parts(const struct http_route *routes, size_t count)
+static bool is_parameter(struct kg_str part)
 {
-    unsigned char *parts = kg_alloc(count + 1);
-    struct kg_str part;
-    for (size_t i = 0; i < count; i++)
-        for (size_t at = 0; http_pattern_next(routes[i].pattern, &at, &part);)
-            parts[i]++;
-    return parts;
+    return part.length > 0 && part.data[0] == '{';
 }
+
+/* -- the index --------------------------------------------------------------------------------- */
+
+/* One byte of each of the first parts: with another, it is another path. */
+#define MARKED_PARTS 8
+
+static uint64_t mark_of(struct kg_str part, size_t index)
+{
+    if (index >= MARKED_PARTS || part.length == 0)
+        return 0;
+    uint8_t mark = (uint8_t)(part.data[0] + 7 * part.data[part.length - 1] + 29 * part.length);
+    return (uint64_t)mark << 8 * index;
+}
+
+struct http_index_row {
+    const struct http_route *route;
+    uint64_t mark, mask; /* the mask leaves out what is a parameter */
+    size_t parts;
+};
+
+static struct http_index_row index_row(const struct http_route *route)
+{
+    struct http_index_row row = {.route = route};
+    struct kg_str part;
+    for (size_t at = 0; http_pattern_next(route->pattern, &at, &part); row.parts++) {
+        if (is_parameter(part) || row.parts >= MARKED_PARTS)
+            continue;
+        row.mark |= mark_of(part, row.parts);
+        row.mask |= UINT64_C(0xFF) << 8 * row.parts;
+    }
+    return row;
+}
+
+void http_index_make(struct http_index *index, const struct http_route *routes, size_t count)
+{
+    kg_auto(kg_free) struct http_index_row *rows = kg_alloc_array(count + 1, sizeof(*rows));
+    for (size_t i = 0; i < count; i++)
+        rows[i] = index_row(&routes[i]);
+    index->rows = kg_alloc_array(count + 1, sizeof(*rows));
+    size_t used = 0;
+    for (size_t parts = 0; parts <= HTTP_SEGMENTS_MAX; parts++) {
+        index->first[parts] = used;
+        for (size_t i = 0; i < count; i++)
+            if (rows[i].parts == parts)
+                index->rows[used++] = rows[i];
+    }
+    index->first[HTTP_SEGMENTS_MAX + 1] = used;
+}
+
+void http_index_free(struct http_index *index)
+{
+    free(index->rows);
+}
+
+/* -- patterns ---------------------------------------------------------------------------------- */
 
 static bool part_fits(struct kg_str part, struct kg_str segment)
 {
-    if (part.length > 0 && part.data[0] == '{')
-        return segment.length > 0;
-    return kg_str_equal(part, segment);
+    return is_parameter(part) ? segment.length > 0 : kg_str_equal(part, segment);
 }
 
 /* Of as many parts as the request has. */
@@ -72,21 +121,48 @@ static const struct http_route options_route = {
     .handle = answer_options,
 };
 
-static bool route_fits(const struct http_server *server, size_t index,
-                       const struct http_request *request)
+/* The routes that have as many parts as the request, in the order of their table. */
+struct candidates {
+    const struct http_index_row *at, *end;
+    uint64_t mark; /* of the request */
+};
+
+static struct candidates candidates_of(const struct http_server *server,
+                                       const struct http_request *request)
 {
-    return server->route_parts[index] == request->segment_count &&
-           pattern_fits(server->routes[index].pattern, request);
+    const struct http_index *index = &server->index;
+    struct candidates candidates = {
+        .at = index->rows + index->first[request->segment_count],
+        .end = index->rows + index->first[request->segment_count + 1],
+    };
+    for (size_t i = 0; i < request->segment_count; i++)
+        candidates.mark |= mark_of(request->segments[i], i);
+    return candidates;
+}
+
+/* The next one whose pattern fits, or NULL. */
+static const struct http_route *next_fitting(struct candidates *candidates,
+                                             const struct http_request *request)
+{
+    for (; candidates->at < candidates->end; candidates->at++) {
+        const struct http_index_row *row = candidates->at;
+        if (((row->mark ^ candidates->mark) & row->mask) != 0 ||
+            !pattern_fits(row->route->pattern, request))
+            continue;
+        candidates->at++;
+        return row->route;
+    }
+    return NULL;
 }
 
 /* The methods that the path does take, if not this one. */
 static void collect_allowed(const struct http_server *server, struct http_request *request)
 {
-    for (size_t i = 0; i < server->route_count; i++) {
-        if (!route_fits(server, i, request))
-            continue;
-        allow(request, server->routes[i].method);
-        if (strcmp(server->routes[i].method, "GET") == 0)
+    struct candidates candidates = candidates_of(server, request);
+    const struct http_route *route;
+    while ((route = next_fitting(&candidates, request)) != NULL) {
+        allow(request, route->method);
+        if (strcmp(route->method, "GET") == 0)
             allow(request, "HEAD");
     }
     if (request->allow[0] != '\0')
@@ -97,9 +173,10 @@ static void collect_allowed(const struct http_server *server, struct http_reques
 static void match(const struct http_server *server, struct http_request *request)
 {
     const char *method = request->method == HTTP_HEAD ? "GET" : http_request_method(request);
-    for (size_t i = 0; i < server->route_count && request->route == NULL; i++)
-        if (route_fits(server, i, request) && strcmp(server->routes[i].method, method) == 0)
-            request->route = &server->routes[i];
+    struct candidates candidates = candidates_of(server, request);
+    do
+        request->route = next_fitting(&candidates, request);
+    while (request->route != NULL && strcmp(request->route->method, method) != 0);
     if (request->route != NULL)
         return;
     collect_allowed(server, request);

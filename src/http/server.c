@@ -117,7 +117,7 @@ struct http_server *http_server_new(struct loop *loop, struct host *host,
     server->limits = *limits;
     server->routes = routes;
     server->route_count = route_count;
-    server->route_parts = http_router_count_parts(routes, route_count);
+    http_index_make(&server->index, routes, route_count);
     server->bodies = http_bodies_new(routes, route_count);
     server->budget = kg_alloc(sizeof(*server->budget));
     server->budget->references = 1;
@@ -140,6 +140,11 @@ void http_server_set_sessions(struct http_server *server, struct sessions *sessi
 void http_server_set_mcp(struct http_server *server, struct mcp *mcp)
 {
     server->mcp = mcp;
+}
+
+void http_server_set_native(struct http_server *server, struct native *native)
+{
+    server->native = native;
 }
 
 void http_server_on_refused(struct http_server *server, http_refused_fn *on_refused, void *data)
@@ -198,7 +203,7 @@ static void finish_free(struct loop_task *task)
     struct http_server *server = KG_CONTAINER(task, struct http_server, free_task);
     void (*on_freed)(void *data) = server->on_freed;
     void *data = server->data;
-    free(server->route_parts);
+    http_index_free(&server->index);
     http_bodies_free(server->bodies, server->route_count);
     http_budget_unref(server->budget);
     free(server);

@@ -106,6 +106,13 @@ void http_handle_questions(struct http_request *request)
                        kg_str_is(http_query_parameter(request, "all"), "true"));
 }
 
+void http_handle_open_questions(struct http_request *request)
+{
+    kg_auto(kg_buf_free) struct kg_buf body = {0};
+    sessions_open_questions(http_sessions(request), &body);
+    http_reply(request, 200, kg_buf_view(&body));
+}
+
 void http_handle_answer(struct http_request *request)
 {
     const struct sessions_request asked = request_of(request);

@@ -49,6 +49,7 @@ void http_reply_begin(struct http_request *request, int status, const char *cont
     if (connection == NULL)
         return;
     request->keep_alive &= http_connection_stays(connection);
+    http_request_tell(request, status);
     kg_auto(kg_buf_free) struct kg_buf head = {0};
     http_request_write_head(request, status, content_type, HTTP_LENGTH_UNKNOWN, &head);
     struct kg_str text = kg_buf_view(&head);

@@ -3,6 +3,7 @@
  *   clients.c   the files that clients keep, and what is in them
  *   entry.c     one entry of such a file: a source of ours, or why it is none yet
  *   keys.c      what of it is a key, and belongs into the store of secrets
+ *   wish.c      what it is asked for with, to be installed
  * Somebody wrote the files by hand, or copied an entry from a stranger: all of it is bounded, and
  * nothing is run.
  */
@@ -68,6 +69,16 @@ struct import_list {
     char **problems; /* files that could not be read, a line each */
 };
 void import_list_free(struct import_list *list); /* also for kg_auto */
+
+/* -- what it is asked for with, see wish.c -------------------------------------------------------
+ */
+
+/* The secret that a key is kept as: PLUGIN.KEY, as long as a name may be. Owned. */
+char *import_secret_name(const struct import_server *server, const struct import_key *key);
+/* Its variables, and for each key one that names its secret. Owned. */
+char **import_env(const struct import_server *server);
+/* {"name","args","headers"?}, as the source of a server has it beside its text. */
+void import_server_json(const struct import_server *server, struct kg_buf *out);
 
 /* -- files ------------------------------------------------------------------------------------- */
 

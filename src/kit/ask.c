@@ -109,23 +109,33 @@ bool kit_lives(struct kit_run *run, const struct kit_ask *asked)
     return false;
 }
 
-void kit_expect_exit(struct kit_run *run, const char *sent)
+/* False: it is still there, which is told. */
+static bool wait_end(struct kit_run *run, const char *sent)
 {
-    struct kit_seat *seat = run->talk->seat;
     int64_t declared_sec = kit_manifest(run)->shutdown_timeout_sec;
     uint64_t wait_ms = run->timeout_ms;
     if (declared_sec > 0 && (uint64_t)declared_sec * 1000 < wait_ms)
         wait_ms = (uint64_t)declared_sec * 1000;
-    if (!kit_seat_wait_exit(seat, wait_ms)) {
-        if (run->room->interrupted)
-            kit_be_unclear(run, "interrupted");
-        else
-            kit_find(run, run->rule, kg_str(sent), KG_STR(""), "it is still there after %llu s",
-                     (unsigned long long)(wait_ms + 500) / 1000);
-    } else if (helper_child_exit(seat->child)->exit_code != 0) {
-        find_end(run, run->rule, kg_str(sent), KG_STR(""), "");
-    }
     run->talk->spent = true;
+    if (kit_seat_wait_exit(run->talk->seat, wait_ms))
+        return true;
+    if (run->room->interrupted)
+        kit_be_unclear(run, "interrupted");
+    else
+        kit_find(run, run->rule, kg_str(sent), KG_STR(""), "it is still there after %llu s",
+                 (unsigned long long)(wait_ms + 500) / 1000);
+    return false;
+}
+
+void kit_expect_end(struct kit_run *run, const char *sent)
+{
+    (void)wait_end(run, sent);
+}
+
+void kit_expect_exit(struct kit_run *run, const char *sent)
+{
+    if (wait_end(run, sent) && helper_child_exit(run->talk->seat->child)->exit_code != 0)
+        find_end(run, run->rule, kg_str(sent), KG_STR(""), "");
 }
 
 /* -- the handshake ----------------------------------------------------------------------------- */
@@ -181,18 +191,42 @@ void kit_send_initialized(struct kit_run *run)
     run->shook_hands = true;
 }
 
+/* Until it is known that it does not answer. */
+static bool may_ping(const struct kit_run *run)
+{
+    bool has_none = run->variant == DIALECT_MCP_MODERN;
+    return run->answers_ping || !(has_none || kit_has_found(run, KIT_RULE_PING_ANSWER) ||
+                                  kit_has_found(run, KIT_RULE_MCP_PING));
+}
+
 void kit_settle(struct kit_run *run)
 {
-    if (run->answers_ping || !kit_has_found(run, KIT_RULE_PING_ANSWER)) {
+    if (may_ping(run)) {
         struct kit_ask *ping = kit_talk_ask(run->talk, NULL, "ping", KG_STR("{}"));
         kit_talk_wait(run->talk, &ping, 1, SETTLE_MS);
     }
     kit_talk_wait_served(run->talk, run->timeout_ms);
 }
 
+/* What it lists now is what it listed first. */
+static bool greet_mcp(struct kit_run *run)
+{
+    struct kit_talk *talk = run->talk;
+    if (!kit_talk_greet(talk, run->variant, run->options->timeout_ms * 2))
+        return false;
+    struct kg_str now = kg_buf_view(&talk->greeting->talk.tools);
+    if (!kg_str_equal(now, kg_buf_view(&run->tools)))
+        kit_find(run, KIT_RULE_MCP_TOOLS_SAME, KG_STR("tools/list"), now,
+                 "a later start listed other tools than the first");
+    kit_settle(run);
+    return !kit_talk_is_spent(talk);
+}
+
 /* Without findings: the rules of the handshake have looked at all of it. */
 static bool shake_hands(struct kit_run *run)
 {
+    if (kit_manifest(run)->is_mcp)
+        return greet_mcp(run);
     const struct kit_ask *hello = kit_send_initialize(run);
     if (hello->answer != KIT_RESULT)
         return false;
@@ -222,8 +256,10 @@ struct kit_talk *kit_open(struct kit_run *run)
     if (run->talk != NULL && shake_hands(run))
         return run->talk;
     if (run->report->finding_count == 0 && !run->room->interrupted)
-        kit_find(run, KIT_RULE_INITIALIZED_LIVES, KG_STR("a second handshake"), KG_STR(""),
-                 "it worked once and not again%s%s", err.message[0] ? ": " : "", err.message);
+        kit_find(run,
+                 kit_manifest(run)->is_mcp ? KIT_RULE_MCP_GREETING : KIT_RULE_INITIALIZED_LIVES,
+                 KG_STR("a second handshake"), KG_STR(""), "it worked once and not again%s%s",
+                 err.message[0] ? ": " : "", err.message);
     kit_be_unclear(run, "it could not be started again%s%s", err.message[0] ? ": " : "",
                    err.message);
     kit_talk_free(kg_steal(&run->talk));

@@ -22,7 +22,10 @@ const char *kit_applies_methods(const struct kit_run *run)
 
 const char *kit_applies_tools(const struct kit_run *run)
 {
-    return kit_manifest(run)->tool_count > 0 ? NULL : "it has no tools";
+    for (size_t i = 0; i < run->target_count; i++)
+        if (run->targets[i].is_tool)
+            return NULL;
+    return "it has no tools";
 }
 
 const char *kit_applies_calls(const struct kit_run *run)

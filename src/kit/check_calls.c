@@ -34,10 +34,10 @@ static void each_target(struct kit_run *run, bool only_working, target_fn *check
 }
 
 static const struct kit_ask *call_raw(struct kit_run *run, const struct kit_target *target,
-                                      struct kg_str params)
+                                      const char *method, struct kg_str params)
 {
     const struct kit_question question = {
-        .method = target->method, .params = params, .timeout_ms = target->timeout_ms};
+        .method = method, .params = params, .timeout_ms = target->timeout_ms};
     return kit_question(run, &question);
 }
 
@@ -45,13 +45,8 @@ static const struct kit_ask *call(struct kit_run *run, const struct kit_target *
                                   enum kit_context context, struct kg_str object)
 {
     kg_auto(kg_buf_free) struct kg_buf params = {0};
-    kit_put_params(run, context, object, &params);
-    return call_raw(run, target, kg_buf_view(&params));
-}
-
-static enum kit_context usual_context(const struct kit_target *target)
-{
-    return target->is_tool ? KIT_OF_AGENT : KIT_OF_CALLER;
+    const char *method = kit_put_call(run, target, context, object, &params);
+    return call_raw(run, target, method, kg_buf_view(&params));
 }
 
 /* What it may be called with; nothing for a schema that is not understood. */
@@ -82,7 +77,7 @@ static void check_answer(struct kit_run *run, struct kit_target *target)
     make_valid(target, &valid);
     for (size_t i = 0; i < valid.count; i++) {
         const struct kit_ask *ask =
-            call(run, target, usual_context(target), kg_str(valid.items[i].json));
+            call(run, target, kit_usual_context(target), kg_str(valid.items[i].json));
         if (ask == NULL || !kit_lives(run, ask))
             return;
         find_internal(run, target, ask);
@@ -123,7 +118,7 @@ static void check_result(struct kit_run *run, struct kit_target *target)
     make_valid(target, &valid);
     for (size_t i = 0; i < valid.count; i++) {
         const struct kit_ask *ask =
-            call(run, target, usual_context(target), kg_str(valid.items[i].json));
+            call(run, target, kit_usual_context(target), kg_str(valid.items[i].json));
         if (ask == NULL)
             return;
         if (ask->answer == KIT_RESULT)
@@ -167,7 +162,7 @@ static void check_invalid(struct kit_run *run, struct kit_target *target)
     kit_generate_invalid(target->document, target->params, &wrong);
     for (size_t i = 0; i < wrong.count && i < INVALID_MAX; i++) {
         const struct kit_ask *ask =
-            call(run, target, usual_context(target), kg_str(wrong.items[i].json));
+            call(run, target, kit_usual_context(target), kg_str(wrong.items[i].json));
         if (ask == NULL || !kit_lives(run, ask))
             return;
         if (kit_is_error(ask, KG_E_INVALID_PARAMS))
@@ -188,7 +183,7 @@ static void check_types(struct kit_run *run, struct kit_target *target)
 {
     static const char *const odd[] = {"[1,\"two\",null]", "[]"};
     for (size_t i = 0; i < KG_COUNT(odd); i++) {
-        const struct kit_ask *ask = call_raw(run, target, kg_str(odd[i]));
+        const struct kit_ask *ask = call_raw(run, target, target->method, kg_str(odd[i]));
         if (ask == NULL || !kit_lives(run, ask))
             return;
     }

@@ -39,8 +39,10 @@ void kit_check_id_string(struct kit_run *run)
 
 void kit_check_method_unknown(struct kit_run *run)
 {
+    kg_auto(kg_buf_free) struct kg_buf params = {0};
+    kit_put_nothing(run, &params);
     const struct kit_question question = {
-        .method = "kit.no_such_method", .params = KG_STR("{}"), .is_simple = true};
+        .method = "kit.no_such_method", .params = kg_buf_view(&params), .is_simple = true};
     const struct kit_ask *ask = kit_question(run, &question);
     if (ask == NULL)
         return;

@@ -32,6 +32,11 @@ struct kit_room {
 
 /* The plan of the plugin's cage. */
 struct cage_plan *kit_room_plan(const struct kit_room *room, struct kg_err *err);
+/* What is spoken with the plugin. */
+static inline const struct dialect *kit_dialect(const struct kit_room *room)
+{
+    return room->parts.manifest->is_mcp ? &dialect_mcp : &dialect_kaged;
+}
 /* NULL if the plugin's process would not be one of a project's own. */
 const char *kit_room_project_root(const struct kit_room *room);
 /* The plugin's database, kept from seat to seat; made when it is first asked for. */
@@ -44,6 +49,9 @@ bool kit_room_wait(struct kit_room *room, bool (*done)(void *data), void *data,
 
 struct kit_seat;
 
+typedef void kit_request_fn(void *data, int64_t request, struct kg_str method,
+                            struct kg_str params);
+
 /* None may free the seat. Texts die with the callback. NULL: nobody asks. */
 struct kit_seat_ops {
     /* A line of its stdout, maybe no JSON, no UTF-8. The peer takes it next; not to be touched. */
@@ -52,7 +60,8 @@ struct kit_seat_ops {
     void (*on_cut)(void *data, struct kg_str line, bool too_long);
     void (*on_sent)(void *data, struct kg_str line); /* queued for it */
     /* A request that the peer has no answer to: for peer_answer. */
-    void (*on_request)(void *data, int64_t request, struct kg_str method, struct kg_str params);
+    kit_request_fn *on_request;
+    void (*on_notification)(void *data, struct kg_str method, struct kg_str params);
     void (*on_network)(void *data, const struct gate_event *event);
 };
 
@@ -74,6 +83,25 @@ struct kit_seat *kit_seat_new(struct kit_room *room, const struct kit_seat_ops *
 void kit_seat_free(struct kit_seat *seat);
 uint64_t kit_seat_ns(const struct kit_seat *seat); /* since it was taken */
 bool kit_seat_wait_exit(struct kit_seat *seat, uint64_t timeout_ms);
+
+/* -- the greeting of an MCP server, see greet.c ------------------------------------------------ */
+
+struct kit_greeting {
+    struct dialect_talk talk;
+    struct kit_room *room; /* borrowed */
+    kit_request_fn *on_request;
+    void *data;
+    bool *offered; /* owned */
+    bool is_ready;
+    char *failed; /* owned; why it never will be; NULL: nothing is known */
+};
+
+/* Begins it. What the server asks, in the host's words, goes to on_request. */
+struct kit_greeting *kit_greeting_new(struct kit_seat *seat, enum dialect_variant variant,
+                                      uint64_t timeout_ms, kit_request_fn *on_request, void *data);
+bool kit_greeting_is_over(const struct kit_greeting *greeting);
+/* After the seat is gone. Takes NULL. */
+void kit_greeting_free(struct kit_greeting *greeting);
 
 /* -- requests of the plugin, see serve.c ------------------------------------------------------- */
 

@@ -12,7 +12,7 @@
 /* -- rules ------------------------------------------------------------------------------------- */
 
 enum kit_rule_id {
-#define KIT_RULE(symbol, name, group, applies, check, title, mend) KIT_RULE_##symbol,
+#define KIT_RULE(symbol, name, protocol, group, applies, check, title, mend) KIT_RULE_##symbol,
 #include "kit/rules.def"
 #undef KIT_RULE
     KIT_RULE_COUNT
@@ -30,6 +30,8 @@ extern const char *const kit_status_names[KIT_STATUS_COUNT];
 const char *kit_rule_name(enum kit_rule_id rule);
 const char *kit_rule_title(enum kit_rule_id rule);
 const char *kit_rule_mend(enum kit_rule_id rule);
+/* Whether it is one of the protocol that the plugin speaks. */
+bool kit_rule_binds(enum kit_rule_id rule, const struct manifest *manifest);
 /* False: there is no rule of that name. */
 bool kit_rule_find(struct kg_str name, enum kit_rule_id *ret_rule);
 
@@ -45,6 +47,7 @@ struct kit_finding {
 };
 
 struct kit_verdict {
+    bool is_foreign; /* it is no rule of the protocol that the plugin speaks, and not told of */
     enum kit_status status;
     char *reason; /* owned; why it was skipped, else NULL */
 };

@@ -44,6 +44,39 @@ void kit_put_params(const struct kit_run *run, enum kit_context context, struct 
     }
 }
 
+/* -- calls ------------------------------------------------------------------------------------- */
+
+void kit_put_nothing(const struct kit_run *run, struct kg_buf *out)
+{
+    struct kg_json_writer json = kg_json_writer(out);
+    kg_json_begin(&json, '{');
+    if (run->talk->greeting != NULL)
+        mcp_put_meta(&run->talk->greeting->talk, &json, 0, DIALECT_ANSWERS_ALL);
+    kg_json_end(&json, '}');
+}
+
+enum kit_context kit_usual_context(const struct kit_target *target)
+{
+    return target->is_tool ? KIT_OF_AGENT : KIT_OF_CALLER;
+}
+
+const char *kit_put_call(const struct kit_run *run, const struct kit_target *target,
+                         enum kit_context context, struct kg_str object, struct kg_buf *out)
+{
+    if (run->talk->greeting == NULL) {
+        kit_put_params(run, context, object, out);
+        return target->method;
+    }
+    struct kg_json_writer json = kg_json_writer(out);
+    kg_json_begin(&json, '{');
+    kg_json_named_text(&json, "name", target->method);
+    kg_json_named_raw(&json, "arguments", object.length > 0 ? object : KG_STR("{}"));
+    mcp_put_meta(&run->talk->greeting->talk, &json, peer_next_id(run->talk->seat->peer),
+                 DIALECT_ANSWERS_ALL);
+    kg_json_end(&json, '}');
+    return "tools/call";
+}
+
 /* -- configuration ----------------------------------------------------------------------------- */
 
 /* What a setting of the operator's is bound to may be stricter than the schema: its default fits.

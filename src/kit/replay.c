@@ -42,7 +42,8 @@ struct replay {
     bool hung;              /* it was killed for its silence */
     int64_t base_us;        /* of the trace, when the seat's time was base_ns */
     uint64_t base_ns;
-    unsigned greetings; /* parts of a handshake that was made up, and answered */
+    unsigned greetings;            /* parts of a handshake that was made up, and answered */
+    struct kit_greeting *greeting; /* that of an MCP server; NULL: none was made up */
 };
 
 const char *const kit_outcome_names[KIT_OUTCOME_COUNT] = {
@@ -71,7 +72,8 @@ static void list_ignored(const struct replay *replay, const char *method,
     for (const char *const *at = replay->parts->ignored; *at != NULL && count < IGNORED_MAX; at++)
         ret_ignored[count++] = *at;
     if (strcmp(method, "initialize") == 0)
-        ret_ignored[count++] = "/result/version";
+        ret_ignored[count++] =
+            replay->parts->room.manifest->is_mcp ? "/result/serverInfo/version" : "/result/version";
     else if (strcmp(method, "ping") == 0)
         ret_ignored[count++] = "/result";
     ret_ignored[count] = NULL;
@@ -174,8 +176,8 @@ static void send_answer(const struct replay *replay, int64_t request, struct kg_
                     payload);
 }
 
-static void send_request(const struct replay *replay, const char *method, struct kg_str params,
-                         peer_done_fn *on_done, void *data)
+static uint64_t send_request(const struct replay *replay, const char *method, struct kg_str params,
+                             peer_done_fn *on_done, void *data)
 {
     kg_auto(kg_buf_free) struct kg_buf moved = {0};
     put_moved(replay, params, &moved);
@@ -187,7 +189,9 @@ static void send_request(const struct replay *replay, const char *method, struct
         .on_done = on_done,
         .data = data,
     };
-    (void)peer_call(replay->seat->peer, &call, NULL, NULL);
+    uint64_t id = 0;
+    (void)peer_call(replay->seat->peer, &call, &id, NULL);
+    return id;
 }
 
 static void send_notification(const struct replay *replay, const char *method, struct kg_str params)
@@ -260,9 +264,9 @@ static void tell_asked(struct replay *replay, const char *method,
     tell(replay, &step);
 }
 
-static void on_request(void *data, int64_t request, struct kg_str method, struct kg_str params)
+static void on_asked(struct replay *replay, int64_t request, struct kg_str method,
+                     struct kg_str params)
 {
-    struct replay *replay = data;
     kg_auto(kg_free) char *name = kg_str_dup(method);
     struct kit_event *other = NULL;
     params = params.length > 0 ? params : KG_STR("{}");
@@ -282,6 +286,23 @@ static void on_request(void *data, int64_t request, struct kg_str method, struct
     asked->used = true;
     if (asked->pair != NULL)
         send_answer(replay, request, asked->pair->body);
+}
+
+/* What an MCP server asks during a greeting that was made up, the greeting answers. */
+static void on_request(void *data, int64_t request, struct kg_str method, struct kg_str params)
+{
+    struct replay *replay = data;
+    bool is_greeting = replay->greeting != NULL && !kit_greeting_is_over(replay->greeting);
+    if (!is_greeting || !dialect_mcp.on_request(&replay->greeting->talk, request, method, params))
+        on_asked(replay, request, method, params);
+}
+
+static void refuse(void *data, int64_t request, struct kg_str method, struct kg_str params)
+{
+    struct replay *replay = data;
+    (void)method, (void)params;
+    peer_answer_error(replay->seat->peer, request, kg_error_row(KG_E_INTERNAL)->rpc_code,
+                      "nobody is there to be asked");
 }
 
 /* -- what the plugin answers ------------------------------------------------------------------- */
@@ -318,7 +339,10 @@ struct wait {
 static bool is_done(void *data)
 {
     const struct wait *wait = data;
-    bool is_greeted = wait->greetings != 0 && wait->replay->greetings == wait->greetings;
+    const struct kit_greeting *greeting = wait->replay->greeting;
+    bool is_greeted =
+        wait->greetings != 0 && (greeting != NULL ? kit_greeting_is_over(greeting)
+                                                  : wait->replay->greetings == wait->greetings);
     bool is_answered = wait->asked != NULL && wait->asked->answer.length > 0;
     return is_greeted || is_answered || is_gone(wait->replay);
 }
@@ -368,6 +392,13 @@ static void greet(struct replay *replay)
     const struct trace *trace = replay->parts->trace;
     kg_auto(kg_buf_free) struct kg_buf config = {0};
     replay->greeted = true;
+    if (replay->parts->room.manifest->is_mcp) {
+        replay->greeting = kit_greeting_new(
+            replay->seat, DIALECT_UNKNOWN,
+            (uint64_t)replay->parts->room.config->limits_call_timeout_ms, refuse, replay);
+        wait_for(replay, (struct wait){.greetings = 1});
+        return;
+    }
     send_request(replay, "initialize",
                  trace->greeting.length > 0 ? trace->greeting : KG_STR("{\"api_version\":1}"),
                  on_greeted, replay);
@@ -383,6 +414,23 @@ static void greet(struct replay *replay)
         send_notification(replay, "initialized", KG_STR("{}"));
 }
 
+/* A cancel names a request, which has another id now. Nothing is written for what is none. */
+static void put_cancelled(const struct replay *replay, const struct kit_event *event,
+                          struct kg_buf *out)
+{
+    bool is_mcp = strcmp(event->method, "notifications/cancelled") == 0;
+    struct kg_str id;
+    if ((!is_mcp && strcmp(event->method, "kaged.cancel") != 0) ||
+        !kg_json_member(event->body, is_mcp ? "requestId" : "id", &id))
+        return;
+    for (const struct kit_event *at = replay->first; at < event; at++)
+        if (at->type == KIT_HOST_ASKS && at->sent && kg_str_equal(at->id, id)) {
+            kg_buf_printf(out, "{\"%s\":%llu}", is_mcp ? "requestId" : "id",
+                          (unsigned long long)at->sent_id);
+            return;
+        }
+}
+
 static void say(struct replay *replay, struct kit_event *event)
 {
     if (is_gone(replay))
@@ -393,10 +441,13 @@ static void say(struct replay *replay, struct kit_event *event)
     event->sent_ns = kit_seat_ns(replay->seat);
     event->seat = replay->seat;
     if (event->type == KIT_HOST_ASKS) {
-        send_request(replay, event->method, event->body, on_answer, event);
+        event->sent_id = send_request(replay, event->method, event->body, on_answer, event);
         return;
     }
-    send_notification(replay, event->method, event->body);
+    kg_auto(kg_buf_free) struct kg_buf renamed = {0};
+    put_cancelled(replay, event, &renamed);
+    send_notification(replay, event->method,
+                      renamed.length > 0 ? kg_buf_view(&renamed) : event->body);
     if (strcmp(event->method, "shutdown") == 0) {
         peer_close_input(replay->seat->peer);
         replay->shut = true;
@@ -452,12 +503,15 @@ static void play(struct replay *replay, struct kit_event *event)
 /* It is told to leave as the daemon would, and killed if it does not. */
 static void dismiss(struct replay *replay)
 {
+    const char *shutdown = kit_dialect(replay->room)->shutdown;
     if (!is_gone(replay) && !replay->shut) {
-        send_notification(replay, "shutdown", KG_STR("{}"));
+        if (shutdown != NULL)
+            send_notification(replay, shutdown, KG_STR("{}"));
         peer_close_input(replay->seat->peer);
     }
     (void)kit_seat_wait_exit(replay->seat, GRACE_MS);
     kit_seat_free(kg_steal(&replay->seat));
+    kit_greeting_free(kg_steal(&replay->greeting));
 }
 
 static int play_life(struct replay *replay, struct kg_err *err)
@@ -471,7 +525,7 @@ static int play_life(struct replay *replay, struct kg_err *err)
     if (replay->seat == NULL)
         return -EINVAL;
     peer_set_phase(replay->seat->peer, PEER_OPEN); /* the trace says what comes when */
-    if (!kit_event_is_start(replay->first))
+    if (!replay->first->starts)
         greet(replay);
     for (struct kit_event *event = replay->first; event < replay->end && !replay->room->interrupted;
          event++)
@@ -498,7 +552,7 @@ static int play_all(struct replay *replay, struct kg_err *err)
     int result = 0;
     while (at < end && result == 0) {
         replay->first = at++;
-        while (at < end && !kit_event_is_start(at))
+        while (at < end && !at->starts)
             at++;
         replay->end = at;
         if (is_worth_playing(replay->first, replay->end))

@@ -5,23 +5,25 @@
 #include "kit/replay_internal.h"
 #include "wire/wire.h"
 
-#include <stdio.h>
 #include <stdlib.h>
+
+#define DISCOVER "server/discover"
 
 struct pairing {
     struct kit_events *events;
     struct kg_map *host, *plugin; /* owned: requests without an answer, by id */
+    const char *asked;            /* what the host asked last in this life; NULL: nothing */
 };
 
-bool kit_event_is_start(const struct kit_event *event)
+/* Whether a process starts here: an MCP server may be asked for its era before it is initialized.
+ */
+static bool is_start(const struct pairing *pairing, const struct kit_event *event)
 {
-    return event->type == KIT_HOST_ASKS && strcmp(event->method, "initialize") == 0;
-}
-
-/* An id as the key of a map. */
-static struct kg_str id_text(int64_t id, char text[24])
-{
-    return (struct kg_str){text, (size_t)snprintf(text, 24, "%lld", (long long)id)};
+    bool is_discovery = strcmp(event->method, DISCOVER) == 0;
+    if (event->type != KIT_HOST_ASKS)
+        return false;
+    return is_discovery || (strcmp(event->method, "initialize") == 0 &&
+                            (pairing->asked == NULL || strcmp(pairing->asked, DISCOVER) != 0));
 }
 
 void kit_put_outcome(struct kg_buf *out, bool is_result, struct kg_str payload)
@@ -37,6 +39,7 @@ static void begin_life(struct pairing *pairing)
     kg_map_free(pairing->plugin);
     pairing->host = kg_map_new();
     pairing->plugin = kg_map_new();
+    pairing->asked = NULL;
 }
 
 static struct kit_event *add(struct kit_events *events, enum kit_event_type type,
@@ -50,8 +53,7 @@ static struct kit_event *add(struct kit_events *events, enum kit_event_type type
 static void add_request(struct pairing *pairing, const struct trace_record *record,
                         const struct rpc_message *message)
 {
-    bool of_host = record->kind == TRACE_TO, is_request = message->kind == RPC_REQUEST;
-    char text[24];
+    bool of_host = record->kind == TRACE_TO, is_request = message->kind != RPC_NOTIFICATION;
     if (!of_host && !is_request)
         return; /* notifications of the plugin are not compared */
     struct kit_event *event = add(pairing->events,
@@ -62,26 +64,28 @@ static void add_request(struct pairing *pairing, const struct trace_record *reco
     struct kg_str method = {message->method, strlen(message->method) + 1};
     event->method = kg_arena_str(pairing->events->arena, method).data;
     event->body = message->params.length > 0 ? message->params : KG_STR("{}");
-    event->id = message->id;
-    if (kit_event_is_start(event))
+    event->id = message->id_text;
+    event->starts = is_start(pairing, event);
+    if (event->starts)
         begin_life(pairing);
+    if (event->type == KIT_HOST_ASKS)
+        pairing->asked = event->method;
     if (is_request)
-        kg_map_set(of_host ? pairing->host : pairing->plugin, id_text(event->id, text), event);
+        kg_map_set(of_host ? pairing->host : pairing->plugin, event->id, event);
 }
 
 static void add_answer(struct pairing *pairing, const struct trace_record *record,
                        const struct rpc_message *message)
 {
     bool of_host = record->kind == TRACE_TO;
-    char text[24];
     kg_auto(kg_buf_free) struct kg_buf body = {0};
     struct kit_event *request =
-        kg_map_remove(of_host ? pairing->plugin : pairing->host, id_text(message->id, text));
+        kg_map_remove(of_host ? pairing->plugin : pairing->host, message->id_text);
     if (request == NULL)
         return; /* it was asked before the trace began */
     struct kit_event *event =
         add(pairing->events, of_host ? KIT_HOST_ANSWERS : KIT_PLUGIN_ANSWERS, record);
-    bool is_result = message->kind == RPC_RESULT;
+    bool is_result = message->result.data != NULL;
     kit_put_outcome(&body, is_result, is_result ? message->result : message->error);
     event->body = kg_arena_str(pairing->events->arena, kg_buf_view(&body));
     event->pair = request;
@@ -96,8 +100,14 @@ static void add_line(struct pairing *pairing, const struct trace_record *record)
         return;
     }
     rpc_parse(record->line, &message);
-    if (message.kind == RPC_REQUEST || message.kind == RPC_NOTIFICATION)
+    bool is_asked = message.kind == RPC_REQUEST ||
+                    (message.kind == RPC_INVALID_REQUEST && message.has_foreign_id);
+    if (is_asked || message.kind == RPC_NOTIFICATION)
         add_request(pairing, record, &message);
+    else if (record->kind == TRACE_TO && message.kind == RPC_INVALID_RESPONSE &&
+             message.id_text.data != NULL &&
+             (message.result.data == NULL) != (message.error.data == NULL))
+        add_answer(pairing, record, &message); /* to a request with an id of another kind */
     else if (message.kind == RPC_RESULT || message.kind == RPC_ERROR)
         add_answer(pairing, record, &message);
 }

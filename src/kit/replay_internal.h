@@ -20,9 +20,10 @@ enum kit_event_type {
 struct kit_event {
     enum kit_event_type type;
     const struct trace_record *record;
-    const char *method; /* of what asks or tells */
-    struct kg_str body; /* the params; or {"result":...} or {"error":...} */
-    int64_t id;
+    const char *method;     /* of what asks or tells */
+    struct kg_str body;     /* the params; or {"result":...} or {"error":...} */
+    struct kg_str id;       /* as it came; data NULL: it has none */
+    bool starts;            /* a process starts here */
     struct kit_event *pair; /* the answer, or what it answers; NULL: there is none */
 
     /* while it is played */
@@ -30,6 +31,7 @@ struct kit_event {
     bool used;                   /* a request of the plugin's that came again */
     const struct kit_seat *seat; /* that it was sent to */
     uint64_t sent_ns, answered_ns;
+    uint64_t sent_id;     /* that a request of ours had now */
     struct kg_buf answer; /* {"result":...} or {"error":...}; empty: none yet */
 };
 
@@ -42,7 +44,5 @@ void kit_events_read(const struct trace *trace, struct kit_events *ret_events);
 void kit_events_free(struct kit_events *events); /* also for kg_auto */
 /* {"result":...} or {"error":...} of an answer. */
 void kit_put_outcome(struct kg_buf *out, bool is_result, struct kg_str payload);
-/* Whether a process starts here. */
-bool kit_event_is_start(const struct kit_event *event);
 
 #endif

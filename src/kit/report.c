@@ -19,8 +19,8 @@ const char *const kit_status_names[KIT_STATUS_COUNT] = {
 };
 
 const struct kit_rule kit_rules[KIT_RULE_COUNT] = {
-#define KIT_RULE(symbol, name, group, applies, check, title, mend)                                 \
-    [KIT_RULE_##symbol] = {name, KIT_GROUP_##group, applies, check, title, mend},
+#define KIT_RULE(symbol, name, protocol, group, applies, check, title, mend)                       \
+    [KIT_RULE_##symbol] = {name, KIT_##protocol, KIT_GROUP_##group, applies, check, title, mend},
 #include "kit/rules.def"
 #undef KIT_RULE
 };
@@ -164,7 +164,7 @@ size_t kit_report_count(const struct kit_report *report, enum kit_status status)
 {
     size_t count = 0;
     for (size_t i = 0; i < KIT_RULE_COUNT; i++)
-        count += report->verdicts[i].status == status;
+        count += !report->verdicts[i].is_foreign && report->verdicts[i].status == status;
     return count;
 }
 

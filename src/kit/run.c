@@ -18,6 +18,8 @@ static void find_targets(struct kit_run *run)
 {
     const struct manifest *manifest = kit_manifest(run);
     size_t count = manifest->method_count + manifest->tool_count;
+    if (manifest->is_mcp)
+        return; /* it tells of them when it is greeted */
     run->targets = kg_alloc_array(count + 1, sizeof(*run->targets));
     run->target_count = count;
     for (size_t i = 0; i < manifest->method_count; i++) {
@@ -81,8 +83,10 @@ static bool has_check_asked(const struct kit_options *options)
 static bool is_needed(const struct kit_options *options, enum kit_rule_id rule)
 {
     const struct kit_rule *row = &kit_rules[rule];
-    bool is_basis = row->group == KIT_GROUP_HANDSHAKE || rule == KIT_RULE_PING_ANSWER;
-    bool is_call = rule == KIT_RULE_CALL_ANSWER || rule == KIT_RULE_TOOL_ANSWER;
+    bool is_basis = row->group == KIT_GROUP_HANDSHAKE || rule == KIT_RULE_PING_ANSWER ||
+                    rule == KIT_RULE_MCP_PING;
+    bool is_call = rule == KIT_RULE_CALL_ANSWER || rule == KIT_RULE_TOOL_ANSWER ||
+                   rule == KIT_RULE_MCP_TOOL_ANSWER;
     return is_asked(options, rule) || is_basis ||
            (is_call &&
             (asks_for_group(options, row->group) || asks_for_group(options, KIT_GROUP_LOAD))) ||
@@ -122,10 +126,16 @@ static void check_rule(struct kit_run *run, enum kit_rule_id rule)
         skip(run, rule, kg_buf_terminate(&run->unclear));
 }
 
+bool kit_rule_binds(enum kit_rule_id rule, const struct manifest *manifest)
+{
+    return (kit_rules[rule].protocol & (manifest->is_mcp ? KIT_MCP : KIT_OWN)) != 0;
+}
+
 static void check_group(struct kit_run *run, enum kit_group group)
 {
     for (enum kit_rule_id rule = 0; rule < KIT_RULE_COUNT; rule++)
-        if (kit_rules[rule].group == group && is_needed(run->options, rule))
+        if (kit_rules[rule].group == group && !run->report->verdicts[rule].is_foreign &&
+            is_needed(run->options, rule))
             check_rule(run, rule);
     kit_talk_free(kg_steal(&run->talk));
 }
@@ -179,6 +189,8 @@ void kit_run(struct kit_room *room, const struct kit_options *options,
         .timeout_ms = options->timeout_ms,
         .seen = {.notifications = kg_list_new(0), .hosts = kg_list_new(0)},
     };
+    for (enum kit_rule_id rule = 0; rule < KIT_RULE_COUNT; rule++)
+        ret_report->verdicts[rule].is_foreign = !kit_rule_binds(rule, room->parts.manifest);
     find_targets(&run);
     tell_problems(&run);
     for (enum kit_group group = 0; group < KIT_GROUP_COUNT; group++)
@@ -192,5 +204,7 @@ void kit_run(struct kit_room *room, const struct kit_options *options,
     kg_list_free(run.seen.notifications);
     kg_list_free(run.seen.hosts);
     kg_buf_free(&run.unclear);
+    kg_buf_free(&run.tools);
+    manifest_free(run.learned);
     free_targets(&run);
 }

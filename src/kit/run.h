@@ -22,8 +22,12 @@ enum kit_group {
     KIT_GROUP_COUNT
 };
 
+/* Whose rule it is. */
+enum kit_protocol { KIT_OWN = 1, KIT_MCP = 2, KIT_BOTH = KIT_OWN | KIT_MCP };
+
 struct kit_rule {
     const char *name;
+    enum kit_protocol protocol;
     enum kit_group group;
     const char *(*applies)(const struct kit_run *run); /* why it does not; NULL: it does */
     void (*check)(struct kit_run *run);
@@ -33,9 +37,9 @@ extern const struct kit_rule kit_rules[KIT_RULE_COUNT];
 
 /* A method or a tool that can be called. */
 struct kit_target {
-    char *method; /* owned; as it is called */
+    char *method; /* owned; as it is called; of an MCP server the name of the tool */
     bool is_tool;
-    const struct schema *params, *result; /* of the manifest; NULL: anything goes */
+    const struct schema *params, *result; /* as declared; NULL: anything goes */
     const struct kg_node *document;       /* what params was compiled of */
     uint64_t timeout_ms;                  /* of the manifest; 0: none */
     bool offered;                         /* a method that initialize named, or a tool */
@@ -54,11 +58,14 @@ struct kit_run {
     struct kit_room *room;
     const struct kit_options *options;
     struct kit_report *report;
-    enum kit_rule_id rule; /* that is being checked */
-    struct kg_buf unclear; /* why it cannot be told; empty: it can */
-    struct kit_talk *talk; /* the process; NULL: none */
-    struct kg_doc *hello;  /* the result of initialize; NULL: there is none */
-    bool shook_hands;      /* the handshake succeeded once */
+    enum kit_rule_id rule;        /* that is being checked */
+    struct kg_buf unclear;        /* why it cannot be told; empty: it can */
+    struct kit_talk *talk;        /* the process; NULL: none */
+    struct kg_doc *hello;         /* the result of initialize; NULL: there is none */
+    bool shook_hands;             /* the handshake succeeded once */
+    struct manifest *learned;     /* owned; of an MCP server, with the tools that it listed */
+    struct kg_buf tools;          /* these, as they came */
+    enum dialect_variant variant; /* and its era */
     bool answers_ping;
     uint64_t timeout_ms; /* grows shorter with a plugin that hangs again and again */
     unsigned timeouts;
@@ -100,6 +107,7 @@ enum kit_answer {
 /* A request of ours. */
 struct kit_ask {
     char *id;           /* owned; as JSON */
+    char *method;       /* owned */
     struct kg_buf sent; /* the start of the line */
     enum kit_answer answer;
     uint32_t answers;
@@ -107,8 +115,9 @@ struct kit_ask {
 };
 
 struct kit_talk {
-    struct kit_run *run;   /* borrowed */
-    struct kit_seat *seat; /* owned */
+    struct kit_run *run;           /* borrowed */
+    struct kit_seat *seat;         /* owned */
+    struct kit_greeting *greeting; /* owned; of an MCP server, once it was begun; or NULL */
     enum peer_phase phase;
     struct kit_ask **asks; /* owned */
     size_t ask_count;
@@ -130,6 +139,10 @@ bool kit_talk_is_spent(const struct kit_talk *talk);
 struct kit_ask *kit_talk_ask(struct kit_talk *talk, const char *id, const char *method,
                              struct kg_str params);
 void kit_talk_notify(struct kit_talk *talk, const char *method, struct kg_str params);
+/* Greets an MCP server; false: it did not become ready, which greeting->failed may explain. */
+bool kit_talk_greet(struct kit_talk *talk, enum dialect_variant variant, uint64_t timeout_ms);
+/* The last request of that method, or NULL. */
+const struct kit_ask *kit_talk_asked(const struct kit_talk *talk, const char *method);
 /* Until all are answered or there is no hope; a plugin that still reads its stdin has more time. */
 bool kit_talk_wait(struct kit_talk *talk, struct kit_ask *const *asks, size_t count,
                    uint64_t timeout_ms);
@@ -160,6 +173,7 @@ void kit_find_no_answer(struct kit_run *run, enum kit_rule_id rule, const struct
                         const char *method);
 /* Waits for its exit with code 0. `sent` is what should have ended it. */
 void kit_expect_exit(struct kit_run *run, const char *sent);
+void kit_expect_end(struct kit_run *run, const char *sent); /* whatever its code is */
 /* What the plugin begins when it is told initialized is done, as far as that can be seen. */
 void kit_settle(struct kit_run *run);
 /* A process after the handshake: the one that there is, or a fresh one; NULL: unclear. */
@@ -180,6 +194,13 @@ enum kit_context {
 /* As the daemon sends them: `_context`, then the members of the object. */
 void kit_put_params(const struct kit_run *run, enum kit_context context, struct kg_str object,
                     struct kg_buf *out);
+/* What a method that takes nothing is asked with. */
+void kit_put_nothing(const struct kit_run *run, struct kg_buf *out);
+/* A call of the target, as the daemon makes it: its method on the wire and its params. */
+const char *kit_put_call(const struct kit_run *run, const struct kit_target *target,
+                         enum kit_context context, struct kg_str object, struct kg_buf *out);
+/* The context in which it is mostly called. */
+enum kit_context kit_usual_context(const struct kit_target *target);
 /* A configuration that fits both schemas: as small as may be, or full. Empty: none can be made. */
 void kit_make_config(const struct manifest *manifest, bool full, struct kg_buf *out);
 
@@ -209,6 +230,9 @@ const char *kit_applies_hooks(const struct kit_run *run);
 const char *kit_applies_compactor(const struct kit_run *run);
 const char *kit_applies_visible_capabilities(const struct kit_run *run);
 const char *kit_applies_notifications(const struct kit_run *run);
+const char *kit_applies_legacy(const struct kit_run *run);
+const char *kit_applies_resources(const struct kit_run *run);
+const char *kit_applies_prompts(const struct kit_run *run);
 
 void kit_check_cage_start(struct kit_run *run);
 void kit_check_initialize_answer(struct kit_run *run);
@@ -241,6 +265,20 @@ void kit_check_config_garbage(struct kit_run *run);
 void kit_check_big_line(struct kit_run *run);
 void kit_check_concurrent_answers(struct kit_run *run);
 void kit_check_concurrent_ping(struct kit_run *run);
+void kit_check_cancel_unknown(struct kit_run *run);
+void kit_check_cancel_call(struct kit_run *run);
+void kit_check_mcp_greeting(struct kit_run *run);
+void kit_check_mcp_info(struct kit_run *run);
+void kit_check_mcp_tools(struct kit_run *run);
+void kit_check_mcp_ping(struct kit_run *run);
+void kit_check_mcp_resources(struct kit_run *run);
+void kit_check_mcp_prompts(struct kit_run *run);
+void kit_check_mcp_result(struct kit_run *run);
+void kit_check_mcp_invalid(struct kit_run *run);
+void kit_check_mcp_types(struct kit_run *run);
+void kit_check_mcp_unknown_tool(struct kit_run *run);
+void kit_check_mcp_described(struct kit_run *run);
+void kit_check_mcp_eof(struct kit_run *run);
 void kit_check_capability_used(struct kit_run *run);
 void kit_check_notification_used(struct kit_run *run);
 

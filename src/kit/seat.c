@@ -31,6 +31,13 @@ static void on_request(void *data, int64_t request, struct kg_str method, struct
         seat->ops.on_request(seat->data, request, method, params);
 }
 
+static void on_notification(void *data, struct kg_str method, struct kg_str params)
+{
+    struct kit_seat *seat = data;
+    if (seat->ops.on_notification != NULL)
+        seat->ops.on_notification(seat->data, method, params);
+}
+
 static void on_noise(void *data, struct kg_str line, const char *problem)
 {
     (void)data, (void)line, (void)problem; /* on_line has heard it */
@@ -63,6 +70,7 @@ static void on_spawned(void *data, int in_fd, int out_fd)
 {
     static const struct peer_ops ops = {
         .on_request = on_request,
+        .on_notification = on_notification,
         .on_noise = on_noise,
         .on_violation = on_violation,
         .on_end = on_end,
@@ -76,7 +84,7 @@ static void on_spawned(void *data, int in_fd, int out_fd)
         .notifications_per_sec = (uint32_t)config->limits_notifications_per_sec,
     };
     seat->peer = peer_new(seat->room->loop, in_fd, out_fd, &limits, &ops, seat);
-    peer_set_rules(seat->peer, &dialect_kaged.rules);
+    peer_set_rules(seat->peer, &kit_dialect(seat->room)->rules);
     peer_set_tap(seat->peer, on_tap, seat);
     seat->started_ns = kg_monotonic_ns();
 }

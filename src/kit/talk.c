@@ -12,6 +12,7 @@
 #include <stdlib.h>
 
 #define SENT_KEPT_BYTES 512
+#define GREETING_STEPS  4 /* of an MCP server, each as long as one answer may take */
 #define WAIT_STEPS      8 /* of a timeout: when it is looked whether something moves */
 
 static struct kg_str last_sent(const struct kit_talk *talk)
@@ -179,22 +180,22 @@ static void answer_ask(const struct kit_talk *talk, const struct host_service *s
                        int64_t request)
 {
     bool asks_person = service->needs == CAPABILITY_ASK;
+    bool asks_roots = service->kind == HOST_ASK_ROOTS;
     *(asks_person ? &talk->run->seen.asked : &talk->run->seen.sampled) = true;
     if (asks_person)
         peer_answer(talk->seat->peer, request, PEER_ANSWER_RESULT,
-                    KG_STR("{\"action\":\"cancel\"}"));
+                    asks_roots ? KG_STR("{\"roots\":[]}") : KG_STR("{\"action\":\"cancel\"}"));
     else
         answer_error(talk, request, KG_E_NOT_APPLICABLE, "there is no model in a test");
 }
 
-static void on_request(void *data, int64_t request, struct kg_str method, struct kg_str params)
+/* By the host's name of it. */
+static void serve(void *data, int64_t request, struct kg_str method, struct kg_str params)
 {
     struct kit_talk *talk = data;
     struct kit_run *run = talk->run;
     const struct host_service *service = host_service_find(method);
     struct kg_err err = {0};
-    if (talk->spent)
-        return;
     if (service == NULL) {
         kit_find(run, KIT_RULE_REQUEST_KNOWN, last_sent(talk), talk->line,
                  "it asked for %.*s, which the daemon does not have", KG_STR_ARG(method));
@@ -213,6 +214,29 @@ static void on_request(void *data, int64_t request, struct kg_str method, struct
     }
 }
 
+/* An MCP server's, which the row knows by its own name, if it was offered. */
+static void serve_mcp(struct kit_talk *talk, int64_t request, struct kg_str method,
+                      struct kg_str params)
+{
+    if (talk->greeting != NULL &&
+        dialect_mcp.on_request(&talk->greeting->talk, request, method, params))
+        return;
+    kit_find(talk->run, KIT_RULE_MCP_REQUEST, last_sent(talk), talk->line,
+             "it asked for %.*s, which it was not offered", KG_STR_CUT(method, 64));
+    answer_error(talk, request, KG_E_METHOD_NOT_FOUND, "it was not offered");
+}
+
+static void on_request(void *data, int64_t request, struct kg_str method, struct kg_str params)
+{
+    struct kit_talk *talk = data;
+    if (talk->spent)
+        return;
+    if (kit_manifest(talk->run)->is_mcp)
+        serve_mcp(talk, request, method, params);
+    else
+        serve(talk, request, method, params);
+}
+
 /* Those that come in time go to on_request. */
 static void check_request(struct kit_talk *talk, const struct rpc_message *message,
                           struct kg_str line)
@@ -220,6 +244,25 @@ static void check_request(struct kit_talk *talk, const struct rpc_message *messa
     if (talk->phase != PEER_OPEN)
         kit_find(talk->run, KIT_RULE_MESSAGE_EARLY, last_sent(talk), line,
                  "it asked for %s before it was told initialized", message->method);
+}
+
+static const char *progress_method(const struct kit_run *run)
+{
+    return kit_manifest(run)->is_mcp ? "notifications/progress" : "kaged.progress";
+}
+
+/* What MCP has is for on_notification to tell. */
+static void check_declared(struct kit_talk *talk, const struct rpc_message *message,
+                           struct kg_str line)
+{
+    struct kit_run *run = talk->run;
+    if (kit_manifest(run)->is_mcp)
+        return;
+    if (!kg_list_has(kit_manifest(run)->notifications, kg_str(message->method)))
+        kit_find(run, KIT_RULE_NOTIFICATION_DECLARED, last_sent(talk), line,
+                 "it sent %s, which its manifest does not list", message->method);
+    else if (!kg_list_has(run->seen.notifications, kg_str(message->method)))
+        kg_list_add(&run->seen.notifications, kg_strdup(message->method));
 }
 
 static void check_notification(struct kit_talk *talk, const struct rpc_message *message,
@@ -232,16 +275,33 @@ static void check_notification(struct kit_talk *talk, const struct rpc_message *
                  "it sent %s before it was told initialized", message->method);
         return;
     }
-    if (strcmp(message->method, "kaged.progress") == 0)
+    if (strcmp(message->method, progress_method(run)) == 0)
         return;
-    if (!kg_list_has(kit_manifest(run)->notifications, kg_str(message->method)))
-        kit_find(run, KIT_RULE_NOTIFICATION_DECLARED, last_sent(talk), line,
-                 "it sent %s, which its manifest does not list", message->method);
-    else if (!kg_list_has(run->seen.notifications, kg_str(message->method)))
-        kg_list_add(&run->seen.notifications, kg_strdup(message->method));
+    check_declared(talk, message, line);
     if (!kg_rate_pass(&talk->notifications, per_sec, kg_monotonic_ms(), NULL))
         kit_find(run, KIT_RULE_NOTIFICATION_RATE, last_sent(talk), line,
                  "it sent more than %u notifications in a second", per_sec);
+}
+
+/* By the row of the dialect, which knows what is under way. */
+static void on_notification(void *data, struct kg_str method, struct kg_str params)
+{
+    struct kit_talk *talk = data;
+    const struct dialect *dialect = kit_dialect(talk->run->room);
+    struct dialect_talk own = {.dialect = dialect, .peer = talk->seat->peer};
+    bool is_mcp = dialect == &dialect_mcp;
+    bool is_progress = kg_str_is(method, is_mcp ? "notifications/progress" : "kaged.progress");
+    if (talk->spent || (is_mcp && talk->greeting == NULL) || (!is_mcp && !is_progress))
+        return;
+    if (dialect->on_notification(is_mcp ? &talk->greeting->talk : &own, method, params) !=
+        DIALECT_NOISE)
+        return;
+    if (is_progress)
+        kit_find(talk->run, KIT_RULE_PROGRESS_CALL, last_sent(talk), talk->line,
+                 "it told progress of no call under way, or less than before");
+    else
+        kit_find(talk->run, KIT_RULE_MCP_NOTIFICATION, last_sent(talk), talk->line,
+                 "it sent %.*s, which MCP does not have, or not so", KG_STR_CUT(method, 64));
 }
 
 /* -- lines ------------------------------------------------------------------------------------- */
@@ -289,7 +349,8 @@ static void on_message(struct kit_talk *talk, const struct rpc_message *message,
         break_waiting(talk);
         break;
     case RPC_INVALID_REQUEST:
-        kit_find(run, KIT_RULE_STDOUT_REQUEST, last_sent(talk), line, "%s", message->problem);
+        if (!message->has_foreign_id || !kit_manifest(run)->is_mcp)
+            kit_find(run, KIT_RULE_STDOUT_REQUEST, last_sent(talk), line, "%s", message->problem);
         break;
     case RPC_REQUEST:
         check_request(talk, message, line);
@@ -342,14 +403,36 @@ static void on_line(void *data, struct kg_str line)
         read_line(talk, line);
 }
 
-static void on_sent(void *data, struct kg_str line)
+static void add_ask(struct kit_talk *talk, struct kit_ask *ask, const char *method)
 {
-    struct kit_talk *talk = data;
-    if (!talk->sending)
-        return; /* an answer */
+    ask->method = kg_strdup(method);
+    kg_buf_str(&ask->sent, last_sent(talk));
+    talk->asks = kg_realloc(talk->asks, (talk->ask_count + 1) * sizeof(*talk->asks));
+    talk->asks[talk->ask_count++] = ask;
+}
+
+static void keep_sent(struct kit_talk *talk, struct kg_str line)
+{
     talk->last_sent.length = 0;
     kg_buf_append(&talk->last_sent, line.data,
                   line.length < SENT_KEPT_BYTES ? line.length : SENT_KEPT_BYTES);
+}
+
+/* What a greeting sends is asked like the rest; other lines that we do not send here are answers.
+ */
+static void on_sent(void *data, struct kg_str line)
+{
+    struct kit_talk *talk = data;
+    struct rpc_message message = {.kind = RPC_NOISE};
+    if (!talk->sending)
+        rpc_parse(line, &message);
+    if (talk->sending || message.kind == RPC_REQUEST)
+        keep_sent(talk, line);
+    if (message.kind != RPC_REQUEST)
+        return;
+    struct kit_ask *ask = kg_alloc(sizeof(*ask));
+    ask->id = kg_str_dup(message.id_text);
+    add_ask(talk, ask, message.method);
 }
 
 static void on_network(void *data, const struct gate_event *event)
@@ -370,10 +453,12 @@ struct kit_talk *kit_talk_new(struct kit_run *run, struct kg_err *err)
         .on_cut = on_cut,
         .on_sent = on_sent,
         .on_request = on_request,
+        .on_notification = on_notification,
         .on_network = on_network,
     };
     struct kit_talk *talk = kg_alloc(sizeof(*talk));
     talk->run = run;
+    talk->phase = kit_dialect(run->room)->rules.begins;
     talk->seat = kit_seat_new(run->room, &ops, talk, err);
     if (talk->seat == NULL) {
         kit_talk_free(talk);
@@ -387,8 +472,10 @@ void kit_talk_free(struct kit_talk *talk)
     if (talk == NULL)
         return;
     kit_seat_free(talk->seat);
+    kit_greeting_free(talk->greeting);
     for (size_t i = 0; i < talk->ask_count; i++) {
         free(talk->asks[i]->id);
+        free(talk->asks[i]->method);
         kg_buf_free(&talk->asks[i]->sent);
         kg_buf_free(&talk->asks[i]->payload);
         free(talk->asks[i]);
@@ -458,10 +545,16 @@ struct kit_ask *kit_talk_ask(struct kit_talk *talk, const char *id, const char *
         (void)peer_call(talk->seat->peer, &call, &number, NULL);
     talk->sending = false;
     ask->id = id != NULL ? kg_strdup(id) : kg_format("%llu", (unsigned long long)number);
-    kg_buf_str(&ask->sent, last_sent(talk));
-    talk->asks = kg_realloc(talk->asks, (talk->ask_count + 1) * sizeof(*talk->asks));
-    talk->asks[talk->ask_count++] = ask;
+    add_ask(talk, ask, method);
     return ask;
+}
+
+const struct kit_ask *kit_talk_asked(const struct kit_talk *talk, const char *method)
+{
+    for (size_t i = talk->ask_count; i > 0; i--)
+        if (strcmp(talk->asks[i - 1]->method, method) == 0)
+            return talk->asks[i - 1];
+    return NULL;
 }
 
 void kit_talk_notify(struct kit_talk *talk, const char *method, struct kg_str params)
@@ -533,4 +626,21 @@ void kit_talk_wait_served(struct kit_talk *talk, uint64_t timeout_ms)
 {
     kit_room_wait(talk->run->room, all_served, talk, timeout_ms);
     check_streams(talk);
+}
+
+/* -- the greeting of an MCP server ------------------------------------------------------------- */
+
+static bool is_greeted(void *data)
+{
+    const struct kit_talk *talk = data;
+    return kit_greeting_is_over(talk->greeting) || kit_talk_is_spent(talk);
+}
+
+/* The row has a time for each of its steps; the whole is bounded, too. */
+bool kit_talk_greet(struct kit_talk *talk, enum dialect_variant variant, uint64_t timeout_ms)
+{
+    talk->greeting = kit_greeting_new(talk->seat, variant, timeout_ms, serve, talk);
+    kit_room_wait(talk->run->room, is_greeted, talk, timeout_ms * GREETING_STEPS);
+    check_streams(talk);
+    return talk->greeting->is_ready && !kit_talk_is_spent(talk);
 }

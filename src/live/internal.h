@@ -550,9 +550,11 @@ struct turn {
     struct kg_id message;          /* the last entry of the model's; "": none yet */
     struct {
         int64_t input_tokens, cached_tokens, output_tokens;
-    } usage;               /* of its last answer */
-    struct kg_buf content; /* of what is appended */
-    struct session_draft drafts[1 + TURN_CALLS_MAX];
+    } usage;                 /* of its last answer */
+    uint64_t context_tokens; /* of the conversation, as it is sent; estimated */
+    struct kg_buf content;   /* of what is appended */
+    struct kg_buf mark;      /* that it failed, the same */
+    struct session_draft drafts[2 + TURN_CALLS_MAX];
 };
 
 /* -- what scripts hear of it, see turn_scripts.c: each is a step, maybe before it returns ------ */
@@ -591,6 +593,8 @@ void turn_tell_progress(struct turn *turn, const struct turn_call *call, struct 
 void turn_tell_question(struct turn *turn, const struct turn_call *call_or_null,
                         const struct state_question *question);
 void turn_tell_compaction(struct turn *turn, const struct live_compacted *compacted);
+/* It has more tokens than the model takes. */
+void turn_tell_window(struct turn *turn, uint64_t window_tokens);
 void turn_tell_end(struct turn *turn);
 
 #endif

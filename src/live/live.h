@@ -150,6 +150,8 @@ void sessions_resume(struct sessions *sessions, const struct sessions_request *r
  */
 void sessions_questions(struct sessions *sessions, const struct sessions_request *request,
                         bool all);
+/* Those of all sessions that wait -> the same */
+void sessions_open_questions(const struct sessions *sessions, struct kg_buf *out);
 /* {"action":"accept|decline|cancel","content"?} -> {"id","state"}; KG_E_INVALID_PARAMS if it does
  * not fit the question's schema */
 void sessions_answer(struct sessions *sessions, const struct sessions_request *request,

@@ -133,7 +133,7 @@ bool live_question_begin(struct live_work *work, struct host_ask *asked,
                          live_question_fn *on_question, void *data)
 {
     struct live_session *live = work->live;
-    if (count_open(live) >= OPEN_MAX || work->sessions->stopping)
+    if (asked->kind == HOST_ASK_ROOTS || count_open(live) >= OPEN_MAX || work->sessions->stopping)
         return false;
     struct live_question *question = kg_alloc(sizeof(*question));
     *question = (struct live_question){live->questions, work, asked};
@@ -259,6 +259,25 @@ void sessions_questions(struct sessions *sessions, const struct sessions_request
     asking->open = kg_list_new(0);
     if (live_op_admit(&asking->op, false))
         live_op_open(&asking->op, questions_open);
+}
+
+void sessions_open_questions(const struct sessions *sessions, struct kg_buf *out)
+{
+    struct kg_json_writer json = kg_json_writer(out);
+    struct kg_str id;
+    void *value;
+    kg_json_begin(&json, '{');
+    kg_json_named_begin(&json, "questions", '[');
+    for (size_t at = 0; kg_map_next(sessions->live, &at, &id, &value);) {
+        const struct live_session *live = value;
+        for (const struct live_question *one = live->questions; one != NULL; one = one->next) {
+            struct shown shown = show(one);
+            live_question_write(&shown.row, &json);
+            shown_free(&shown);
+        }
+    }
+    kg_json_end(&json, ']');
+    kg_json_end(&json, '}');
 }
 
 /* Whatever the answer leads to, the question is out of the list by then. */

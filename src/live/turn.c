@@ -56,6 +56,7 @@ static void turn_free(struct turn *turn)
     free(turn->prompt);
     kg_buf_free(&turn->said);
     kg_buf_free(&turn->content);
+    kg_buf_free(&turn->mark);
     session_conversation_clear(&turn->conversation);
     turn_answer_clear(&turn->answer);
     free(turn);
@@ -135,6 +136,21 @@ static size_t cancelled_drafts(const struct turn *turn, struct session_draft *dr
     return count;
 }
 
+/* What a reader of the session sees of it later, and no model. */
+static struct session_draft failed_draft(struct turn *turn)
+{
+    struct kg_json_writer json = kg_json_writer(&turn->mark);
+    kg_json_begin(&json, '{');
+    kg_json_named_text(&json, "event", "turn_failed");
+    kg_json_named_text(&json, "code", kg_error_row(turn->why.code)->name);
+    kg_json_named_text(&json, "message", turn->why.message);
+    kg_json_end(&json, '}');
+    return (struct session_draft){.agent = agent_of(turn),
+                                  .kind = SESSION_EVENT,
+                                  .role = SESSION_SYSTEM,
+                                  .content = kg_buf_view(&turn->mark)};
+}
+
 /* The turn may be gone afterwards. */
 static void finish(struct turn *turn, enum turn_stop stop, const struct kg_err *why_or_null)
 {
@@ -144,6 +160,8 @@ static void finish(struct turn *turn, enum turn_stop stop, const struct kg_err *
     turn->content.length = 0;
     size_t count = turn_answer_message(&turn->answer, agent_of(turn), &turn->content, turn->drafts);
     count += cancelled_drafts(turn, turn->drafts + count);
+    if (stop == TURN_FAILED && turn->started)
+        turn->drafts[count++] = failed_draft(turn);
     if (count > 0)
         live_append(&turn->work, turn->drafts, count, NULL, on_last_words);
     else
@@ -513,6 +531,8 @@ static int ask(struct turn *turn, struct kg_err *err)
     int result = find_model(turn, &agent, &model, err);
     if (result < 0)
         return result;
+    if (model->context_window > 0 && turn->context_tokens > agent.window_tokens)
+        turn_tell_window(turn, agent.window_tokens);
     const struct models_purpose purpose = {.word = "turn", .asker = turn->work.asker};
     const struct model_request request = {
         .model = model,
@@ -537,6 +557,9 @@ static int read_context(struct session_job *job, struct state *state, struct kg_
     kg_auto(session_entries_clear) struct session_entries entries = {0};
     int result =
         session_context_read(state, turn->work.live->id.text, agent_of(turn), &entries, err);
+    turn->context_tokens = turn->prompt ? session_tokens(kg_str(turn->prompt), NULL) : 0;
+    for (size_t i = 0; i < entries.count; i++)
+        turn->context_tokens += entries.items[i].tokens;
     if (result == 0)
         session_conversation_write(turn->prompt, &entries, &turn->conversation);
     return result;

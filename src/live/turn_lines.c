@@ -122,6 +122,15 @@ void turn_tell_compaction(struct turn *turn, const struct live_compacted *compac
     turn->ops->on_line(turn->data, kg_buf_view(&line));
 }
 
+void turn_tell_window(struct turn *turn, uint64_t window_tokens)
+{
+    kg_auto(kg_buf_free) struct kg_buf line = {0};
+    struct kg_json_writer json = begin_line(&line, "window");
+    kg_json_named_int(&json, "tokens", (int64_t)turn->context_tokens);
+    kg_json_named_int(&json, "window_tokens", (int64_t)window_tokens);
+    end_line(turn, &json);
+}
+
 static void put_error(struct kg_json_writer *json, const struct kg_err *err)
 {
     kg_json_key(json, "error");

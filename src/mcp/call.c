@@ -39,7 +39,9 @@ static void call_free(struct mcp_call *call)
         call->exchange->call = NULL;
     if (call->has_entered)
         projects_leave(call->mcp->host, kg_str(call->asker->project_id), "");
+    mcp_asks_free(call);
     host_asker_unref(call->asker);
+    kg_buf_free(&call->again);
     kg_list_free(call->servers);
     kg_buf_free(&call->list);
     kg_buf_free(&call->texts);
@@ -83,7 +85,7 @@ void mcp_call_cancel(struct mcp_call *call)
 /* -- its answer -------------------------------------------------------------------------------- */
 
 /* The call is over. */
-static void say_last(struct mcp_call *call, struct kg_str message)
+static void say_last(struct mcp_call *call, int status, struct kg_str message)
 {
     struct mcp_exchange *exchange = call->exchange;
     struct mcp_stream *stream = call->stream;
@@ -92,7 +94,7 @@ static void say_last(struct mcp_call *call, struct kg_str message)
         mcp_stream_put(stream, message);
         mcp_stream_end(stream);
     } else if (exchange != NULL) {
-        mcp_reply(exchange, 200, message);
+        mcp_reply(exchange, status, message);
     }
 }
 
@@ -100,14 +102,14 @@ void mcp_call_answer(struct mcp_call *call, struct kg_str result)
 {
     kg_auto(kg_buf_free) struct kg_buf message = {0};
     mcp_put_result(&message, call->id, result);
-    say_last(call, kg_buf_view(&message));
+    say_last(call, 200, kg_buf_view(&message));
 }
 
 void mcp_call_refuse(struct mcp_call *call, int code, const char *message, struct kg_str data)
 {
     kg_auto(kg_buf_free) struct kg_buf text = {0};
     mcp_put_error(&text, call->id, code, message, data);
-    say_last(call, kg_buf_view(&text));
+    say_last(call, code == MCP_MISSING_CAPABILITY ? 400 : 200, kg_buf_view(&text));
 }
 
 void mcp_call_fail(struct mcp_call *call, const struct kg_err *err)
@@ -189,12 +191,34 @@ static const char *outcome_of(struct kg_str result, const struct kg_err *err)
                                                                                    : "done";
 }
 
-static void finish(struct mcp_call *call, struct kg_str result, const struct kg_err *err)
+/* A modern client is told which capability it would have to declare, as its era has it. */
+static bool lacks_capability(const struct mcp_call *call, struct kg_str error)
+{
+    return call->era == MCP_ERA_MODERN && call->is_mcp && error.length > 0 &&
+           rpc_error_code(error) == MCP_MISSING_CAPABILITY;
+}
+
+void mcp_call_pass_error(struct mcp_call *call, int64_t code, struct kg_str error)
+{
+    kg_auto(kg_buf_free) struct kg_buf words = {0};
+    struct kg_str data = KG_STR_NULL;
+    rpc_error_message(error, &words);
+    (void)kg_json_member(error, "data", &data);
+    mcp_call_refuse(call, (int)code, kg_buf_terminate(&words), data);
+}
+
+/* error: the plugin's own, or empty. */
+static void finish(struct mcp_call *call, struct kg_str result, const struct kg_err *err,
+                   struct kg_str error)
 {
     kg_auto(kg_buf_free) struct kg_buf text = {0};
     call->sent = NULL;
     call->in_tool = NULL;
     note(call, outcome_of(result, err), result);
+    if (lacks_capability(call, error)) {
+        mcp_call_pass_error(call, MCP_MISSING_CAPABILITY, error);
+        return;
+    }
     if (err->code == KG_OK)
         put_answer(&text, call, result);
     else
@@ -204,18 +228,18 @@ static void finish(struct mcp_call *call, struct kg_str result, const struct kg_
 
 static void on_done(void *data, const struct host_reply *reply)
 {
-    finish(data, reply->result, &reply->error);
+    finish(data, reply->result, &reply->error, reply->plugin_error);
 }
 
 static void on_tool_done(void *data, const struct projects_tool_reply *reply)
 {
-    finish(data, reply->result, &reply->error);
+    finish(data, reply->result, &reply->error, reply->plugin_error);
 }
 
 /* -- before its answer ------------------------------------------------------------------------- */
 
-/* The answer will be a stream, if one more may be carried and its client is there. */
-static bool begin_stream(struct mcp_call *call)
+/* If one more may be carried and its client is there. */
+bool mcp_call_stream(struct mcp_call *call)
 {
     if (call->stream != NULL)
         return true;
@@ -233,7 +257,7 @@ static void on_slow(struct loop_timer *timer)
 {
     struct mcp_exchange *exchange = KG_CONTAINER(timer, struct mcp_exchange, timer);
     if (exchange->call != NULL)
-        (void)begin_stream(exchange->call);
+        (void)mcp_call_stream(exchange->call);
 }
 
 static bool is_number(struct kg_str json)
@@ -259,7 +283,7 @@ void mcp_call_progress(void *data, struct kg_str params)
     struct kg_str progress, total, words;
     kg_auto(kg_buf_free) struct kg_buf message = {0};
     if (call->token.length == 0 || !kg_json_member(params, "progress", &progress) ||
-        !is_number(progress) || !rises(call, progress) || !begin_stream(call))
+        !is_number(progress) || !rises(call, progress) || !mcp_call_stream(call))
         return;
     struct kg_json_writer json = kg_json_writer(&message);
     kg_json_begin(&json, '{');
@@ -284,7 +308,7 @@ void mcp_call_log(struct mcp_call *call, struct kg_str level, struct kg_str mess
     int least = call->client != NULL ? (int)call->client->level : call->level, rank = 0;
     while (mcp_levels[rank] != NULL && !kg_str_is(level, mcp_levels[rank]))
         rank++;
-    if (least < 0 || rank < least || mcp_levels[rank] == NULL || !begin_stream(call))
+    if (least < 0 || rank < least || mcp_levels[rank] == NULL || !mcp_call_stream(call))
         return;
     kg_buf_text(&text, "{\"jsonrpc\":\"2.0\",\"method\":\"notifications/message\",\"params\":");
     kg_buf_str(&text, message);
@@ -305,6 +329,7 @@ static int send_to_nobodys(struct mcp_call *call, const struct manifest *manifes
         .asker = call->asker,
         .on_done = on_done,
         .on_progress = mcp_call_progress,
+        .asked = &mcp_asked_ops,
         .data = call,
     };
     call->sent = host_call(call->mcp->host, &request, err);
@@ -336,6 +361,7 @@ static int send_to_project(struct mcp_call *call, const struct mcp_exchange *exc
         .arguments = call->arguments,
         .on_done = on_tool_done,
         .on_progress = mcp_call_progress,
+        .asked = &mcp_asked_ops,
         .data = call,
     };
     call->in_tool = projects_tool_call(host, &request);
@@ -405,7 +431,10 @@ struct mcp_call *mcp_call_new(struct mcp_exchange *exchange, struct kg_str metho
                             ? kg_format("%s %s", call->client->name, call->client->version)
                             : kg_strdup(exchange->client_name ? exchange->client_name : "unknown");
     call->began_ms = loop_now_ms(host_loop(call->mcp->host));
-    call->asker = host_asker_ref(exchange->asker);
+    call->number = ++call->mcp->call_number;
+    call->declared = call->client != NULL ? call->client->declared : exchange->declared;
+    call->asker = host_asker_called(
+        exchange->asker, call->client != NULL ? call->client->id : exchange->asker->request_id);
     kg_buf_reserve(&call->texts,
                    exchange->id.length + token.length + method.length + arguments.length);
     call->id = keep_text(&call->texts, exchange->id);
@@ -437,23 +466,92 @@ const char *mcp_call_refusal(const struct mcp_exchange *exchange)
     return NULL;
 }
 
-static void begin(struct mcp_exchange *exchange, const struct wanted *wanted,
+void mcp_call_pause(struct mcp_call *call, struct kg_str result)
+{
+    kg_auto(kg_buf_free) struct kg_buf message = {0};
+    struct mcp_exchange *exchange = call->exchange;
+    struct mcp_stream *stream = call->stream;
+    mcp_put_result(&message, call->id, result);
+    exchange->call = NULL;
+    call->exchange = NULL;
+    call->stream = NULL;
+    if (stream != NULL) {
+        mcp_stream_put(stream, kg_buf_view(&message));
+        mcp_stream_end(stream);
+    } else {
+        mcp_reply(exchange, 200, kg_buf_view(&message));
+    }
+}
+
+void mcp_call_resume(struct mcp_call *call, struct mcp_exchange *exchange, struct kg_str token)
+{
+    call->again.length = 0;
+    kg_buf_reserve(&call->again, exchange->id.length + token.length);
+    call->id = keep_text(&call->again, exchange->id);
+    call->token = keep_text(&call->again, token);
+    call->has_progress = false;
+    call->exchange = exchange;
+    exchange->call = call;
+    mcp_call_keep(call);
+}
+
+static void begin(struct mcp_exchange *exchange, struct kg_str params, const struct wanted *wanted,
                   const struct mcp_tool *tool)
 {
     struct kg_err err = {0};
     kg_auto(kg_free) char *method = kg_format("%s.%s", tool->manifest->name, tool->declared->name);
+    if (mcp_call_again(exchange, params, kg_str(method), tool->manifest->name, wanted->arguments))
+        return;
     struct mcp_call *call =
         mcp_call_new(exchange, kg_str(method), wanted->arguments, wanted->token);
+    mcp_asks_bring(call, params);
     call->is_tool = true;
     call->is_mcp = tool->manifest->is_mcp;
     call->plugin = kg_strdup(tool->manifest->name);
     int result = exchange->scope.project.length > 0 ? send_to_project(call, exchange, &err)
                                                     : send_to_nobodys(call, tool->manifest, &err);
     if (result < 0) {
-        finish(call, KG_STR_NULL, &err);
+        finish(call, KG_STR_NULL, &err, KG_STR_NULL);
         return;
     }
     mcp_call_keep(call);
+}
+
+/* The text of an argument as its header has it; false: there is nothing to repeat. */
+static bool put_argument(const struct kg_node *value, struct kg_buf *out)
+{
+    if (value == NULL || value->type == KG_NULL)
+        return false;
+    if (value->type == KG_STRING)
+        kg_buf_str(out, value->text);
+    else
+        kg_json_put_node(out, value);
+    return true;
+}
+
+/* NULL, or that a header which the tool's schema asks for does not say what the argument says. */
+static const char *compare_params(const struct mcp_exchange *exchange, const struct mcp_tool *tool,
+                                  struct kg_str arguments)
+{
+    const struct kg_node *properties =
+        kg_node_typed(tool->declared->parameters_node, "properties", KG_OBJECT);
+    kg_auto(kg_doc_cleanup) struct kg_doc *doc = NULL;
+    for (uint32_t i = 0; properties != NULL && i < properties->count; i++) {
+        const struct kg_member *property = &properties->members[i];
+        struct kg_str suffix = kg_node_text(&property->value, "x-mcp-header");
+        if (suffix.length == 0 || suffix.length > NAME_MAX_BYTES)
+            continue;
+        kg_auto(kg_buf_free) struct kg_buf text = {0};
+        kg_auto(kg_free) char *name = kg_format("mcp-param-%.*s", KG_STR_ARG(suffix));
+        kg_auto(kg_free) char *key = kg_str_dup(property->key);
+        struct kg_str given = exchange->ops->header(exchange->carrier, name);
+        doc = doc != NULL ? doc : kg_json_read(arguments, NULL);
+        bool has_value = doc != NULL && put_argument(kg_node_get(doc->root, key), &text);
+        if (given.data == NULL ? has_value && !exchange->is_near
+                               : !has_value || !header_is(given, kg_buf_view(&text)))
+            return "a header Mcp-Param-* does not say what the arguments say";
+    }
+    return NULL;
 }
 
 void mcp_handle_call(struct mcp_exchange *exchange, struct kg_str params)
@@ -469,6 +567,9 @@ void mcp_handle_call(struct mcp_exchange *exchange, struct kg_str params)
         mcp_reply_error(exchange, 200, MCP_INVALID_REQUEST, refused);
     else if (mcp_tool_find(&exchange->scope, kg_str(wanted.name), &tool, &err) < 0)
         mcp_reply_error(exchange, 200, MCP_INVALID_PARAMS, err.message);
+    else if (exchange->era == MCP_ERA_MODERN &&
+             (wrong = compare_params(exchange, &tool, wanted.arguments)) != NULL)
+        mcp_reply_error(exchange, 400, MCP_HEADER_MISMATCH, wrong);
     else
-        begin(exchange, &wanted, &tool);
+        begin(exchange, params, &wanted, &tool);
 }

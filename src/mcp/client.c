@@ -16,8 +16,7 @@
 const char *const mcp_levels[] = {"debug",    "info",  "notice",    "warning", "error",
                                   "critical", "alert", "emergency", NULL};
 
-/* Text of chance, two characters a byte. */
-static void make_chance(char *text, size_t bytes)
+void mcp_make_chance(char *text, size_t bytes)
 {
     unsigned char chance[SECRET_BYTES];
     if (getrandom(chance, bytes, 0) != (ssize_t)bytes)
@@ -129,8 +128,8 @@ struct mcp_client *mcp_client_new(struct mcp_exchange *exchange, struct kg_err *
         return NULL;
     struct mcp_client *client = kg_alloc(sizeof(*client));
     client->mcp = mcp;
-    make_chance(client->id, SECRET_BYTES);
-    make_chance(client->tag, TAG_BYTES);
+    mcp_make_chance(client->id, SECRET_BYTES);
+    mcp_make_chance(client->tag, TAG_BYTES);
     client->owner = kg_strdup(exchange->owner);
     client->plugin = kg_str_dup(exchange->scope.plugin);
     client->project = kg_str_dup(exchange->scope.project);

@@ -17,6 +17,7 @@ struct mcp_exchange *mcp_exchange_new(struct mcp *mcp, const struct mcp_visit *v
     exchange->asker = host_asker_ref(visit->asker);
     exchange->era = MCP_ERA_LEGACY;
     exchange->level = -1;
+    exchange->is_near = visit->is_near;
     exchange->scope = (struct mcp_scope){
         .mcp = mcp,
         .plugin = visit->plugin,

@@ -23,6 +23,7 @@ enum {
     MCP_NO_SESSION = -32001, /* as the SDKs say it */
     MCP_NOT_FOUND = -32002,  /* a resource, in the legacy era */
     MCP_HEADER_MISMATCH = -32020,
+    MCP_MISSING_CAPABILITY = -32021,
     MCP_UNSUPPORTED_VERSION = -32022,
 };
 
@@ -56,6 +57,7 @@ struct mcp_activity {
     uint64_t bunches, lost;
 };
 
+struct mcp_ask;
 struct mcp_event;
 struct mcp_subscription;
 /*
@@ -86,7 +88,8 @@ struct mcp_client {
     bool reads_only;
     char *name, *version; /* owned; what it says it is; "" if it does not */
     const char *revision;
-    unsigned level; /* of logging: see mcp_levels */
+    unsigned level;    /* of logging: see mcp_levels */
+    unsigned declared; /* what it can be asked: see mcp_asks_declared */
     struct mcp_stream *streams;
     uint64_t stream_number;
     struct mcp_subscription *subscriptions;
@@ -110,10 +113,11 @@ struct mcp_exchange {
     struct mcp_call *call;     /* that it waits for; NULL: none */
     struct mcp_stream *stream; /* that it carries; NULL: none */
     uint64_t told;             /* of a subscription: a digest of the list that it has */
-    bool is_kept, is_full, is_subscription;
+    bool is_kept, is_full, is_subscription, is_near;
     bool wants_tools, wants_prompts, wants_resources; /* of a subscription: when they change */
     struct mcp_subscription *subscriptions;           /* the same, to resources */
     int level;         /* of what a modern client wants to hear of logs; -1: nothing */
+    unsigned declared; /* what a modern client can be asked */
     char *client_name; /* owned; what a modern client says it is; NULL: nothing */
     struct loop_timer timer;
 };
@@ -144,6 +148,13 @@ struct mcp_call {
     bool has_entered; /* the project */
     double progress;  /* that was told last */
     bool has_progress;
+    uint64_t number;                    /* of all calls, one after the other */
+    unsigned declared;                  /* what its client can be asked */
+    struct mcp_ask *asks;               /* owned; that are not answered; see asks.c */
+    struct loop_timer asks_timer;       /* of a modern client: it is told in a moment */
+    struct kg_buf responses;            /* what it brought for them, an object, or empty */
+    char state[33];                     /* by which it comes back; empty: it need not */
+    struct kg_buf again;                /* id and token of the request by which it did */
     struct host_call *sent;             /* one of the two, or none */
     struct projects_tool_call *in_tool; /* in a project */
 };
@@ -157,7 +168,8 @@ struct mcp {
     struct mcp_client *clients;
     struct mcp_exchange *exchanges; /* that wait for something, or carry a stream */
     struct mcp_call *calls;
-    size_t stream_count; /* that are carried */
+    uint64_t call_number, ask_number; /* of the last */
+    size_t stream_count;              /* that are carried */
     struct mcp_activity activity;
     struct mcp_visitor visitors[MCP_VISITORS_MAX];
     struct host_listener listener;
@@ -220,6 +232,9 @@ struct mcp_stream *mcp_client_stream(const struct mcp_client *client);
 /* Removes what is kept for nobody, as far as it is too much. */
 void mcp_client_tidy(struct mcp_client *client);
 
+/* Text of chance, two characters a byte, of 16 at most. */
+void mcp_make_chance(char *text, size_t bytes);
+
 extern const char *const mcp_levels[]; /* of logging; ended by NULL */
 
 /* -- tools.c ----------------------------------------------------------------------------------- */
@@ -259,6 +274,7 @@ const char *mcp_call_refusal(const struct mcp_exchange *exchange);
 void mcp_call_answer(struct mcp_call *call, struct kg_str result);
 void mcp_call_fail(struct mcp_call *call, const struct kg_err *err);
 void mcp_call_refuse(struct mcp_call *call, int code, const char *message, struct kg_str data);
+void mcp_call_pass_error(struct mcp_call *call, int64_t code, struct kg_str error);
 peer_progress_fn mcp_call_progress;
 /* The token of a request as it was written; empty: it has none. */
 struct kg_str mcp_progress_token(struct kg_str params);
@@ -268,8 +284,27 @@ void mcp_call_log(struct mcp_call *call, struct kg_str level, struct kg_str mess
 void mcp_call_cancel(struct mcp_call *call);
 /* What a client called with that id, and has no answer to; NULL: nothing. */
 struct mcp_call *mcp_call_find(const struct mcp_client *client, struct kg_str id);
+/* Makes the answer a stream, if it can be one. */
+bool mcp_call_stream(struct mcp_call *call);
+/* Answers the exchange, and goes on with the call when its client comes back by another. */
+void mcp_call_pause(struct mcp_call *call, struct kg_str result);
+void mcp_call_resume(struct mcp_call *call, struct mcp_exchange *exchange, struct kg_str token);
 /* A look at the exchange from time to time, so that its stream is not taken for dead. */
 void mcp_keep_alive(struct mcp_exchange *exchange);
+
+/* -- asks.c ------------------------------------------------------------------------------------ */
+
+extern const struct host_asked_ops mcp_asked_ops; /* data is the call */
+/* A bit for each enum host_ask_kind that the client can be asked. */
+unsigned mcp_asks_declared(const struct kg_node *capabilities_or_null);
+/* A legacy client answers. */
+void mcp_asks_answered(struct mcp_client *client, const struct rpc_message *message);
+/* What a modern one brings along with a call, before it is asked. */
+void mcp_asks_bring(struct mcp_call *call, struct kg_str params);
+/* True: it came back to a call that waits for it, or said so, and the exchange is taken care of. */
+bool mcp_call_again(struct mcp_exchange *exchange, struct kg_str params, struct kg_str method,
+                    const char *plugin, struct kg_str arguments);
+void mcp_asks_free(struct mcp_call *call);
 
 /* -- offers.c ---------------------------------------------------------------------------------- */
 

@@ -23,6 +23,8 @@ struct mcp_carrier_ops {
     /* The request stays: mcp_gone and mcp_room may be called from now on, with this. */
     void (*keep)(void *carrier, struct mcp_exchange *exchange);
     void (*add_header)(void *carrier, const char *name, const char *value);
+    /* One that the client sent, until the call that it came with returns; no data: it has none. */
+    struct kg_str (*header)(void *carrier, const char *name);
     /* The whole answer; an empty one has no body. */
     void (*reply)(void *carrier, int status, struct kg_str json);
     /* Or a stream of events: its head, its pieces (false: better wait for mcp_room), its end. */
@@ -41,6 +43,7 @@ struct mcp_visit {
     struct kg_str profile;    /* that the client asks for, and ... */
     struct kg_str confines;   /* ... that it is confined to whatever it asks for; empty: none */
     bool reads_only;          /* it asks for nothing but tools that read */
+    bool is_near;             /* it comes by the socket: nobody on its way reads headers alone */
     const char *owner;        /* whose sessions are his; copied */
     struct host_asker *asker; /* referred to for as long as it takes */
     struct kg_str body;       /* lasts until the answer, like the texts above */

@@ -203,6 +203,7 @@ static void handle_initialize(struct mcp_exchange *exchange, struct kg_str param
     const struct kg_node *info = kg_node_typed(doc->root, "clientInfo", KG_OBJECT);
     client->name = own_text(info, "name");
     client->version = own_text(info, "version");
+    client->declared = mcp_asks_declared(kg_node_get(doc->root, "capabilities"));
     client->revision = legacy_revision(wanted->text);
     if (client->revision == NULL)
         client->revision = MCP_LATEST;
@@ -400,6 +401,8 @@ static void take_legacy(struct mcp_exchange *exchange, const struct mcp_visit *v
     }
     if (message->kind == RPC_NOTIFICATION)
         take_notification(exchange, message);
+    else
+        mcp_asks_answered(exchange->client, message);
     mcp_reply(exchange, 202, KG_STR_NULL);
 }
 
@@ -432,7 +435,7 @@ static const char *compare_headers(const struct mcp_visit *visit, const struct r
         method != NULL && method->names != NULL ? kg_node_text(params, method->names) : KG_STR_NULL;
     if (!kg_str_is(visit->method, message->method))
         return "the header Mcp-Method is not the method of the body";
-    if (name.data != NULL && !kg_str_equal(visit->name, name))
+    if (name.data != NULL && !header_is(visit->name, name))
         return "the header Mcp-Name is not the name in the body";
     return NULL;
 }
@@ -455,6 +458,7 @@ static void take_request(struct mcp_exchange *exchange, const struct mcp_visit *
     if (info != NULL)
         exchange->client_name = kg_format("%.*s %.*s", KG_STR_CUT(kg_node_text(info, "name"), 128),
                                           KG_STR_CUT(kg_node_text(info, "version"), 128));
+    exchange->declared = mcp_asks_declared(kg_node_get(meta, META_CAPABILITIES));
     struct kg_str level = kg_node_text(meta, META_LEVEL);
     for (int i = 0; mcp_levels[i] != NULL; i++)
         if (kg_str_is(level, mcp_levels[i]))

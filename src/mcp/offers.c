@@ -154,16 +154,24 @@ bool mcp_resource_split(struct kg_str outer, struct kg_str *ret_plugin, struct k
 
 /* -- what is asked for ------------------------------------------------------------------------- */
 
-/* Params with one member changed; the others as they came, but for _meta. */
+/* What of params is between the client and us. */
+static bool is_ours(const char *name)
+{
+    return strcmp(name, "_meta") == 0 || strcmp(name, "inputResponses") == 0 ||
+           strcmp(name, "requestState") == 0;
+}
+
+/* Params with one member changed, unless there is no key; the others as they came. */
 static void put_params(struct kg_json_writer *json, const struct kg_node *params, const char *key,
                        struct kg_str text)
 {
     kg_json_begin(json, '{');
-    kg_json_named_str(json, key, text);
+    if (key != NULL)
+        kg_json_named_str(json, key, text);
     for (uint32_t i = 0; i < params->count; i++) {
         const struct kg_member *member = &params->members[i];
         kg_auto(kg_free) char *name = kg_str_dup(member->key);
-        if (strcmp(name, key) == 0 || strcmp(name, "_meta") == 0)
+        if ((key != NULL && strcmp(name, key) == 0) || is_ours(name))
             continue;
         kg_json_key(json, name);
         kg_json_node(json, &member->value);
@@ -203,7 +211,7 @@ static int read_completion(struct mcp *mcp, const struct kg_node *params, struct
     put_params(&json, ref, key, name);
     for (uint32_t i = 0; i < params->count; i++) {
         kg_auto(kg_free) char *member = kg_str_dup(params->members[i].key);
-        if (strcmp(member, "ref") == 0 || strcmp(member, "_meta") == 0)
+        if (strcmp(member, "ref") == 0 || is_ours(member))
             continue;
         kg_json_key(&json, member);
         kg_json_node(&json, &params->members[i].value);
@@ -281,8 +289,6 @@ static void answer_as_it_is(struct mcp_call *call, struct kg_str result)
 /* The server's own error, with the code that the client's era has for it. */
 static void answer_error(struct mcp_call *call, const struct host_reply *reply)
 {
-    kg_auto(kg_buf_free) struct kg_buf words = {0};
-    struct kg_str data = KG_STR_NULL;
     if (reply->plugin_error.length == 0) {
         mcp_call_fail(call, &reply->error);
         return;
@@ -290,9 +296,7 @@ static void answer_error(struct mcp_call *call, const struct host_reply *reply)
     int64_t code = rpc_error_code(reply->plugin_error);
     if (code == MCP_NOT_FOUND && call->era == MCP_ERA_MODERN)
         code = MCP_INVALID_PARAMS;
-    rpc_error_message(reply->plugin_error, &words);
-    (void)kg_json_member(reply->plugin_error, "data", &data);
-    mcp_call_refuse(call, (int)code, kg_buf_terminate(&words), data);
+    mcp_call_pass_error(call, code, reply->plugin_error);
 }
 
 static void answer_renamed(struct mcp_call *call, struct kg_str result)
@@ -331,6 +335,7 @@ static int ask(struct mcp_call *call, const char *server, host_done_fn *on_done,
         .asker = call->asker,
         .on_done = on_done,
         .on_progress = mcp_call_progress,
+        .asked = call->servers == NULL ? &mcp_asked_ops : NULL,
         .data = call,
     };
     call->sent = host_offer_ask(call->mcp->host, &request, err);
@@ -380,8 +385,9 @@ static void list_all(struct mcp_exchange *exchange, enum host_offer what)
 
 /* -- the door ---------------------------------------------------------------------------------- */
 
+/* inner: its params as the server knows them. */
 static void ask_one(struct mcp_exchange *exchange, enum host_offer what, struct kg_str plugin,
-                    struct kg_str params, struct kg_str token)
+                    struct kg_str inner, struct kg_str params)
 {
     struct kg_err err = {0};
     if (!mcp_may_use(&exchange->scope, plugin)) {
@@ -390,9 +396,14 @@ static void ask_one(struct mcp_exchange *exchange, enum host_offer what, struct 
         return;
     }
     kg_auto(kg_free) char *server = mcp_server_name(&exchange->scope, plugin);
-    struct mcp_call *call = mcp_call_new(exchange, kg_str(rows[what].method), params, token);
+    kg_auto(kg_free) char *name = kg_str_dup(plugin);
+    struct kg_str method = kg_str(rows[what].method);
+    if (mcp_call_again(exchange, params, method, name, inner))
+        return;
+    struct mcp_call *call = mcp_call_new(exchange, method, inner, mcp_progress_token(params));
+    mcp_asks_bring(call, params);
     call->offer = what;
-    call->plugin = kg_str_dup(plugin);
+    call->plugin = kg_steal(&name);
     call->is_of_all = exchange->scope.plugin.length == 0;
     if (ask(call, server, on_asked, &err) < 0) {
         const struct host_reply refused = {.error = err};
@@ -407,17 +418,20 @@ void mcp_offer(struct mcp_exchange *exchange, enum host_offer what, struct kg_st
     kg_auto(kg_doc_cleanup) struct kg_doc *doc = kg_json_read(params, NULL);
     kg_auto(kg_buf_free) struct kg_buf inner = {0};
     const char *refused = mcp_call_refusal(exchange);
-    struct kg_str plugin;
+    struct kg_str plugin = exchange->scope.plugin;
+    struct kg_json_writer json = kg_json_writer(&inner);
     struct kg_err err;
-    if (doc == NULL || refused != NULL)
+    if (doc == NULL || refused != NULL) {
         mcp_reply_error(exchange, 200, MCP_INVALID_REQUEST,
                         refused ? refused : "a key of params is given twice");
-    else if (exchange->scope.plugin.length > 0)
-        ask_one(exchange, what, exchange->scope.plugin, params, mcp_progress_token(params));
-    else if (rows[what].is_list)
+    } else if (plugin.length > 0) {
+        put_params(&json, doc->root, NULL, KG_STR_NULL);
+        ask_one(exchange, what, plugin, kg_buf_view(&inner), params);
+    } else if (rows[what].is_list) {
         list_all(exchange, what);
-    else if (read_outer(exchange->scope.mcp, what, doc->root, &inner, &plugin, &err) < 0)
+    } else if (read_outer(exchange->scope.mcp, what, doc->root, &inner, &plugin, &err) < 0) {
         mcp_reply_error(exchange, 200, MCP_INVALID_PARAMS, err.message);
-    else
-        ask_one(exchange, what, plugin, kg_buf_view(&inner), mcp_progress_token(params));
+    } else {
+        ask_one(exchange, what, plugin, kg_buf_view(&inner), params);
+    }
 }

@@ -232,6 +232,12 @@ void project_tell_gone(struct projects_entry *project, struct project_server *se
 
 void project_knobs_look(struct projects *projects); /* a plugin said something, or is gone */
 void project_knobs_end(struct projects *projects);
+/* Of one that has a file. Owned. */
+struct project_location project_file_location(const struct projects_facts *facts);
+/* KG_E_CONFLICT if it has none. */
+int project_check_file(const struct projects_facts *facts, struct kg_err *err);
+/* A daemon that runs as another user than the project's cannot write everywhere. */
+void project_explain_refusal(const struct host *host, struct kg_err *err);
 
 /* -- what changes of files say, see watch.c ---------------------------------------------------- */
 

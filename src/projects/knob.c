@@ -340,7 +340,7 @@ static void take_path(struct turning *turning, const struct projects_knobs *knob
                              : kg_format("%s/%s", host_paths(turning->host)->plugin_data_dir, home);
 }
 
-static struct project_location location_of(const struct projects_facts *facts)
+struct project_location project_file_location(const struct projects_facts *facts)
 {
     size_t skip = strlen(facts->root);
     return (struct project_location){
@@ -372,17 +372,15 @@ static int check_path_exists(const struct turning *turning, struct kg_err *err)
     return result;
 }
 
-/* A daemon that runs as another user than the project's cannot write everywhere. */
-static void explain_refusal(struct turning *turning)
+void project_explain_refusal(const struct host *host, struct kg_err *err)
 {
-    struct kg_err *err = &turning->err;
     if (err->errnum != EACCES && err->errnum != EPERM && err->errnum != EROFS)
         return;
     err->code = KG_E_REFUSED;
     kg_hint(err,
             "the daemon runs as %s, who must be able to write the project's file and its "
             "folder",
-            host_user(turning->host));
+            host_user(host));
 }
 
 static void run_write(struct loop_job *job)
@@ -397,7 +395,7 @@ static void run_write(struct loop_job *job)
         project_set_config(&turning->location, turning->agent_path, turning->use, keys, 1,
                            value->type == KG_NULL ? NULL : value, &turning->err);
     if (turning->result < 0)
-        explain_refusal(turning);
+        project_explain_refusal(turning->host, &turning->err);
 }
 
 static void end(struct turning *turning, const struct kg_err *err_or_null)
@@ -551,12 +549,11 @@ static struct kg_doc *own_value(const struct project_use *use, const char *field
     return kg_json_read(kg_buf_view(&text), NULL);
 }
 
-static int check_file(const struct projects_knobs *knobs, struct kg_err *err)
+int project_check_file(const struct projects_facts *facts, struct kg_err *err)
 {
-    const struct projects_facts facts = projects_facts(knobs->project);
-    if (facts.path != NULL)
+    if (facts->path != NULL)
         return 0;
-    kg_fail(err, KG_E_CONFLICT, "project %s has no file to set it in", facts.id);
+    kg_fail(err, KG_E_CONFLICT, "project %s has no file to set it in", facts->id);
     return kg_hint(err, "write %s/%s and load that, or set a default in local.toml", PROJECT_DIR,
                    PROJECT_FILE);
 }
@@ -565,21 +562,21 @@ int projects_knob_write(struct host *host, const struct projects_knobs *knobs,
                         const struct manifest_knob *knob, const struct projects_knob_write *write,
                         struct kg_err *err)
 {
+    const struct projects_facts facts = projects_facts(knobs->project);
     int result = check(host, knobs, knob, write->value, err);
     if (result == 0)
-        result = check_file(knobs, err);
+        result = project_check_file(&facts, err);
     if (result < 0)
         return kg_wrap(err, result, "plugin %s", knobs->plugin);
     kg_auto(kg_buf_free) struct kg_buf text = {0};
     struct kg_json_writer json = kg_json_writer(&text);
-    const struct projects_facts facts = projects_facts(knobs->project);
     struct turning *turning = kg_alloc(sizeof(*turning));
     kg_json_node(&json, write->value);
     turning->value = kg_json_read(kg_buf_view(&text), NULL);
     turning->before = own_value(knobs->use, knob->field);
     turning->job = (struct loop_job){.run = run_write, .done = on_written};
     turning->host = host;
-    turning->location = location_of(&facts);
+    turning->location = project_file_location(&facts);
     turning->agent_path = kg_strdup(knobs->agent->path);
     turning->use = kg_strdup(knobs->use->name);
     turning->field = kg_strdup(knob->field);

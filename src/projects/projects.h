@@ -70,6 +70,16 @@ void projects_reload(struct host *host, struct kg_str id, const char *operator_i
 void projects_unload(struct host *host, struct kg_str id, bool force, const char *operator_id,
                      host_acted_fn *on_done, void *data);
 
+/* -- adding a plugin, see add.c ---------------------------------------------------------------- */
+
+struct projects_addition {
+    struct kg_str project, agent, plugin; /* the last by its name, or by its package */
+    const char *operator_id;
+};
+/* Its file is changed, and it is read again. on_done comes only if this returns 0. */
+int projects_add_plugin(struct host *host, const struct projects_addition *wanted,
+                        projects_fn *on_done, void *data, struct kg_err *err);
+
 /* -- sessions in it ---------------------------------------------------------------------------- */
 
 /*

@@ -183,6 +183,12 @@ static void on_progress(void *data, struct kg_str params)
     call->on_progress(call->data, params);
 }
 
+static unsigned can(void *data)
+{
+    const struct projects_tool_call *call = data;
+    return call->asked->can != NULL ? call->asked->can(call->data) : HOST_ASK_ANY;
+}
+
 static bool ask(void *data, struct host_ask *asked)
 {
     struct projects_tool_call *call = data;
@@ -195,7 +201,7 @@ static void withdraw(void *data, struct host_ask *asked, const char *why)
     call->asked->withdraw(call->data, asked, why);
 }
 
-static const struct host_asked_ops asked_ops = {.ask = ask, .withdraw = withdraw};
+static const struct host_asked_ops asked_ops = {.can = can, .ask = ask, .withdraw = withdraw};
 
 /* What runs may be another version than the project was resolved with. */
 static const struct manifest_tool *offered(struct host_process *process,

@@ -4,25 +4,24 @@
  * followed, since the cage reaches one host, and a header may hold a key.
  */
 #include "remote/internal.h"
+#include "wire/wire.h"
 
 #include "base/sse.h"
+#include "fetch/worker/worker.h"
 
-#include <curl/curl.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-#define HEADERS_BYTES    ((size_t)256 * 1024) /* of one answer */
-#define ERROR_BYTES      ((size_t)65536)      /* of an answer that is a refusal */
-#define CONNECT_MS       30000L
-#define END_MS           3000L /* for the end of a session */
-#define AGAIN_FIRST_MS   1000u /* before a stream is asked for again, doubled each time */
-#define AGAIN_MOST_MS    30000u
-#define RESUMES_MAX      16 /* of one request, without an event in between */
-#define NEVER            UINT64_MAX
-#define CONNECTIONS_MAX  64L
-#define KEPT_CONNECTIONS 8L
-#define SESSION_MAX      256
+#define HEADERS_BYTES  ((size_t)256 * 1024) /* of one answer */
+#define ERROR_BYTES    ((size_t)65536)      /* of an answer that is a refusal */
+#define CONNECT_MS     30000L
+#define END_MS         3000L /* for the end of a session */
+#define AGAIN_FIRST_MS 1000u /* before a stream is asked for again, doubled each time */
+#define AGAIN_MOST_MS  30000u
+#define RESUMES_MAX    16 /* of one request, without an event in between */
+#define NEVER          UINT64_MAX
+#define SESSION_MAX    256
 
 enum what { SEND, RESUME, LISTEN };
 
@@ -157,7 +156,7 @@ static void add_header(struct exchange *exchange, const char *name, struct kg_st
 {
     kg_auto(kg_buf_free) struct kg_buf header = {0};
     kg_buf_printf(&header, "%s: ", name);
-    remote_put_header(&header, value);
+    header_put(&header, value);
     exchange->headers = curl_slist_append(exchange->headers, kg_buf_terminate(&header));
 }
 
@@ -185,20 +184,6 @@ static void add_headers(struct exchange *exchange)
         add_header(exchange, "Last-Event-ID", kg_buf_view(&exchange->last_id));
 }
 
-static void set_options(const struct remote *remote, CURL *easy, struct curl_slist *headers)
-{
-    curl_easy_setopt(easy, CURLOPT_URL, remote->url);
-    curl_easy_setopt(easy, CURLOPT_PROTOCOLS_STR, "http,https");
-    curl_easy_setopt(easy, CURLOPT_FOLLOWLOCATION, 0L);
-    curl_easy_setopt(easy, CURLOPT_PROXY, "");
-    curl_easy_setopt(easy, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1);
-    curl_easy_setopt(easy, CURLOPT_HTTPHEADER, headers);
-    curl_easy_setopt(easy, CURLOPT_USERAGENT, "kaged/" KAGED_VERSION);
-    curl_easy_setopt(easy, CURLOPT_CONNECTTIMEOUT_MS, CONNECT_MS);
-    curl_easy_setopt(easy, CURLOPT_NOSIGNAL, 1L);
-    curl_easy_setopt(easy, CURLOPT_TCP_KEEPALIVE, 1L);
-}
-
 static void begin(struct exchange *exchange)
 {
     CURL *easy = exchange->easy = curl_easy_init();
@@ -206,19 +191,11 @@ static void begin(struct exchange *exchange)
     exchange->looked = exchange->too_large = false;
     exchange->header_bytes = 0;
     exchange->status = 0;
-    exchange->curl_words[0] = '\0';
     add_headers(exchange);
-    set_options(exchange->remote, easy, exchange->headers);
-    if (exchange->what == SEND) {
-        curl_easy_setopt(easy, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)exchange->body.length);
-        curl_easy_setopt(easy, CURLOPT_POSTFIELDS, exchange->body.data);
-    }
-    curl_easy_setopt(easy, CURLOPT_ERRORBUFFER, exchange->curl_words);
-    curl_easy_setopt(easy, CURLOPT_WRITEFUNCTION, on_body);
-    curl_easy_setopt(easy, CURLOPT_WRITEDATA, exchange);
-    curl_easy_setopt(easy, CURLOPT_HEADERFUNCTION, on_header);
-    curl_easy_setopt(easy, CURLOPT_HEADERDATA, exchange);
-    curl_easy_setopt(easy, CURLOPT_PRIVATE, exchange);
+    fetch_set_options(easy, exchange->remote->url, exchange->headers, CONNECT_MS);
+    if (exchange->what == SEND)
+        fetch_set_body(easy, kg_buf_view(&exchange->body));
+    fetch_set_receiver(easy, on_header, on_body, exchange->curl_words, exchange);
     curl_multi_add_handle(exchange->remote->multi, easy);
 }
 
@@ -276,7 +253,7 @@ static void put_reason(const struct exchange *exchange, CURLcode result, struct 
         kg_buf_printf(out, "the server answers with status %ld", status);
     else if (result != CURLE_OK)
         kg_buf_printf(out, "the server could not be asked: %s",
-                      exchange->curl_words[0] ? exchange->curl_words : curl_easy_strerror(result));
+                      fetch_words(exchange->curl_words, result));
     else
         kg_buf_text(out, "the server ended its stream without an answer");
 }
@@ -368,8 +345,9 @@ static void on_news_end(struct exchange *exchange)
     ask_again(exchange, LISTEN);
 }
 
-static void on_done(struct exchange *exchange, CURLcode result)
+static void on_done(void *transfer, CURLcode result)
 {
+    struct exchange *exchange = transfer;
     if (!exchange->looked)
         look(exchange);
     if (exchange->sse != NULL && !exchange->too_large)
@@ -463,13 +441,9 @@ void remote_send(struct remote *remote, struct kg_str line)
 struct remote *remote_new(const char *url, char *const *headers, struct kg_buf *lines,
                           struct kg_err *err)
 {
-    CURLM *multi = curl_global_init(CURL_GLOBAL_DEFAULT) == 0 ? curl_multi_init() : NULL;
-    if (multi == NULL) {
-        kg_fail(err, KG_E_INTERNAL, "libcurl does not start");
+    CURLM *multi = fetch_multi_new(err);
+    if (multi == NULL)
         return NULL;
-    }
-    curl_multi_setopt(multi, CURLMOPT_MAX_TOTAL_CONNECTIONS, CONNECTIONS_MAX);
-    curl_multi_setopt(multi, CURLMOPT_MAXCONNECTS, KEPT_CONNECTIONS);
     struct remote *remote = kg_alloc(sizeof(*remote));
     *remote = (struct remote){.multi = multi, .url = url, .own_headers = headers, .lines = lines};
     remote->waiting_end = &remote->waiting;
@@ -487,24 +461,13 @@ static int wait_ms(const struct remote *remote)
 
 bool remote_turn(struct remote *remote, int fd)
 {
-    struct curl_waitfd input = {.fd = fd, .events = CURL_WAIT_POLLIN};
-    const CURLMsg *message;
-    int running, left;
-    curl_multi_poll(remote->multi, &input, 1, wait_ms(remote), NULL);
-    curl_multi_perform(remote->multi, &running);
-    while ((message = curl_multi_info_read(remote->multi, &left)) != NULL) {
-        struct exchange *exchange = NULL;
-        CURLcode result = message->data.result;
-        curl_easy_getinfo(message->easy_handle, CURLINFO_PRIVATE, (char **)&exchange);
-        if (message->msg == CURLMSG_DONE)
-            on_done(exchange, result);
-    }
+    bool is_readable = fetch_turn(remote->multi, fd, wait_ms(remote), on_done);
     for (struct exchange *at = remote->first, *next; at != NULL; at = next) {
         next = at->next;
         if (at->again_ms <= kg_monotonic_ms())
             begin(at);
     }
-    return input.revents != 0;
+    return is_readable;
 }
 
 const char *remote_problem(const struct remote *remote)
@@ -520,7 +483,7 @@ static void end_session(struct remote *remote)
     CURL *easy = curl_easy_init();
     for (char *const *own = remote->own_headers; *own != NULL; own++)
         headers = curl_slist_append(headers, *own);
-    set_options(remote, easy, headers);
+    fetch_set_options(easy, remote->url, headers, CONNECT_MS);
     curl_easy_setopt(easy, CURLOPT_CUSTOMREQUEST, "DELETE");
     curl_easy_setopt(easy, CURLOPT_NOBODY, 1L);
     curl_easy_setopt(easy, CURLOPT_TIMEOUT_MS, END_MS);
@@ -541,7 +504,6 @@ void remote_free(struct remote *remote)
     }
     if (remote->session[0] != '\0' && remote->problem == NULL)
         end_session(remote);
-    curl_multi_cleanup(remote->multi);
-    curl_global_cleanup();
+    fetch_multi_free(remote->multi);
     free(remote);
 }

@@ -27,8 +27,6 @@ struct remote_message {
 /* False: it is none. */
 bool remote_message_read(struct kg_str line, struct remote_message *ret_message);
 void remote_message_free(struct remote_message *message); /* also for kg_auto */
-/* The value of a header: as it is, or in base64 if it could not stand in one. */
-void remote_put_header(struct kg_buf *out, struct kg_str value);
 /* The request that a notifications/cancelled is about; 0: none. */
 int64_t remote_cancelled(struct kg_str line);
 

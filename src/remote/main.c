@@ -7,29 +7,12 @@
  * The end of stdin ends the session and the program.
  */
 #include "base/confine.h"
+#include "fetch/worker/worker.h"
 #include "remote/internal.h"
-#include "wire/wire.h"
 
-#include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <unistd.h>
 
-#define READ_BYTES 65536 /* of stdin at once: a pipe holds as much */
-#define OPEN_FILES 256   /* more than all connections at the same time */
-
-struct bridge {
-    struct frame frame;
-    struct kg_buf lines; /* to be written */
-    struct remote *remote;
-    char scratch[READ_BYTES];
-};
-
-static int leave(const char *why)
-{
-    fprintf(stderr, "kaged-remote: %s\n", why);
-    return EXIT_FAILURE;
-}
+#define NAME "kaged-remote"
 
 /* Owned, NULL-ended. */
 static char **headers_of_environment(void)
@@ -45,60 +28,49 @@ static char **headers_of_environment(void)
     }
 }
 
-static bool on_line(void *data, struct kg_str line)
+static void on_line(void *data, struct kg_str line)
 {
-    struct bridge *bridge = data;
-    remote_send(bridge->remote, line);
-    return true;
+    remote_send(data, line);
 }
 
-/* 1: there may be more, 0: the end of stdin, negative: failed. */
-static int read_some(struct bridge *bridge)
+static bool on_turn(void *data, int fd)
 {
-    size_t size;
-    char *space = frame_space(&bridge->frame, bridge->scratch, sizeof(bridge->scratch), &size);
-    ssize_t got = read(STDIN_FILENO, space, size);
-    if (got < 0)
-        return errno == EINTR || errno == EAGAIN ? 1 : -errno;
-    if (got == 0)
-        return 0;
-    return frame_advance(&bridge->frame, space, (size_t)got, on_line, bridge) == FRAME_OK
-               ? 1
-               : -EMSGSIZE;
+    return remote_turn(data, fd);
 }
 
-static int serve(struct bridge *bridge)
+static const char *find_problem(void *data)
 {
-    int result = 1;
-    while (result > 0 && remote_problem(bridge->remote) == NULL) {
-        if (remote_turn(bridge->remote, STDIN_FILENO))
-            result = read_some(bridge);
-        int wrote = kg_write_all(STDOUT_FILENO, bridge->lines.data, bridge->lines.length);
-        bridge->lines.length = 0;
-        result = wrote < 0 ? wrote : result;
-    }
-    return result;
+    return remote_problem(data);
+}
+
+static int serve(const char *url, char *const *headers)
+{
+    struct kg_err err = {0};
+    kg_auto(kg_buf_free) struct kg_buf lines = {0};
+    struct remote *remote = remote_new(url, headers, &lines, &err);
+    if (remote == NULL)
+        return fetch_leave(NAME, err.message);
+    const struct fetch_program program = {
+        .name = NAME,
+        .line_max = REMOTE_LINE_BYTES,
+        .lines = &lines,
+        .on_line = on_line,
+        .turn = on_turn,
+        .problem = find_problem,
+        .data = remote,
+    };
+    int exit_code = fetch_serve(&program);
+    remote_free(remote);
+    return exit_code;
 }
 
 int main(int count, char **words)
 {
-    struct kg_err err = {0};
-    kg_confine(077, 0, OPEN_FILES); /* no core with a key in it, no file */
+    kg_confine(077, 0, FETCH_OPEN_FILES); /* no core with a key in it, no file */
     if (count != 2)
-        return leave("usage: kaged-remote URL");
+        return fetch_leave(NAME, "usage: " NAME " URL");
     char **headers = headers_of_environment();
-    struct bridge *bridge = kg_alloc(sizeof(*bridge));
-    bridge->frame.line_max = REMOTE_LINE_BYTES;
-    bridge->remote = remote_new(words[1], headers, &bridge->lines, &err);
-    int result = bridge->remote != NULL ? serve(bridge) : -EINVAL;
-    const char *problem = bridge->remote == NULL ? err.message : remote_problem(bridge->remote);
-    if (bridge->remote != NULL)
-        remote_free(bridge->remote);
-    frame_free(&bridge->frame);
-    kg_buf_free(&bridge->lines);
+    int exit_code = serve(words[1], headers);
     kg_list_free(headers);
-    free(bridge);
-    if (problem != NULL)
-        return leave(problem);
-    return result == 0 ? EXIT_SUCCESS : leave(strerror(-result));
+    return exit_code;
 }

@@ -80,34 +80,6 @@ int64_t remote_cancelled(struct kg_str line)
     return found ? number : 0;
 }
 
-static void put_base64(struct kg_buf *out, struct kg_str bytes)
-{
-    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    for (size_t i = 0; i < bytes.length; i += 3) {
-        size_t count = bytes.length - i < 3 ? bytes.length - i : 3;
-        uint32_t bits = 0;
-        for (size_t k = 0; k < 3; k++)
-            bits = bits << 8 | (k < count ? (unsigned char)bytes.data[i + k] : 0u);
-        for (size_t k = 0; k < 4; k++)
-            kg_buf_char(out, k <= count ? digits[bits >> (18 - 6 * k) & 63] : '=');
-    }
-}
-
-void remote_put_header(struct kg_buf *out, struct kg_str value)
-{
-    bool plain = value.length > 0 && value.data[0] != ' ' && value.data[value.length - 1] != ' ' &&
-                 !kg_str_starts(value, "=?base64?");
-    for (size_t i = 0; plain && i < value.length; i++)
-        plain = value.data[i] >= 0x20 && value.data[i] < 0x7F;
-    if (plain) {
-        kg_buf_str(out, value);
-        return;
-    }
-    kg_buf_text(out, "=?base64?");
-    put_base64(out, value);
-    kg_buf_text(out, "?=");
-}
-
 /* -- the server's ------------------------------------------------------------------------------ */
 
 /* No string of JSON has a raw line end in it. */

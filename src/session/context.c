@@ -35,9 +35,12 @@ static void write_text(const struct session_entry *entry, struct kg_buf *buf)
 /* Messages travel in lines. In valid JSON a raw newline is white space and nothing else. */
 void session_join_lines(struct kg_buf *buf, size_t from)
 {
-    for (size_t i = from; i < buf->length; i++)
-        if (buf->data[i] == '\n' || buf->data[i] == '\r')
-            buf->data[i] = ' ';
+    static const char breaks[] = {'\n', '\r'};
+    const char *end = buf->data + buf->length;
+    for (size_t i = 0; i < sizeof(breaks); i++)
+        for (char *at = buf->data + from;
+             at < end && (at = memchr(at, breaks[i], (size_t)(end - at))) != NULL; at++)
+            *at = ' ';
 }
 
 void session_content_write(const struct session_entry *entry, struct kg_buf *buf)

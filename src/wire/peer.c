@@ -496,7 +496,8 @@ static void put_on_one_line(struct kg_buf *lines, struct kg_str json)
     keep_on_one_line(lines, start);
 }
 
-static void put_call(struct peer *peer, const struct peer_call *call, uint64_t id)
+/* `length` is at least that of all params. */
+static void put_call(struct peer *peer, const struct peer_call *call, uint64_t id, size_t length)
 {
     struct kg_buf *lines = &peer->calls.lines;
     kg_buf_str(lines, KG_STR("{\"jsonrpc\":\"2.0\",\"id\":"));
@@ -505,8 +506,14 @@ static void put_call(struct peer *peer, const struct peer_call *call, uint64_t i
     kg_json_put_string(lines, call->method);
     kg_buf_str(lines, KG_STR(",\"params\":"));
     size_t start = lines->length;
-    for (size_t i = 0; i < call->params_count; i++)
-        kg_buf_str(lines, call->params[i]);
+    kg_buf_reserve(lines, length);
+    char *at = lines->data + start;
+    for (size_t i = 0; i < call->params_count; i++) {
+        if (call->params[i].length > 0)
+            memcpy(at, call->params[i].data, call->params[i].length);
+        at += call->params[i].length;
+    }
+    lines->length = (size_t)(at - lines->data);
     keep_on_one_line(lines, start);
     kg_buf_char(lines, '}');
     end_line(peer, &peer->calls);
@@ -543,7 +550,7 @@ int peer_call(struct peer *peer, const struct peer_call *call, uint64_t *ret_id,
         (call->timeout_ms == 0 || call->caller_timeout_ms < call->timeout_ms))
         loop_timer_start(peer->loop, &pending->caller_timer, call->caller_timeout_ms,
                          on_caller_deadline);
-    put_call(peer, call, pending->id);
+    put_call(peer, call, pending->id, length);
     if (ret_id)
         *ret_id = pending->id;
     return 0;

@@ -2,6 +2,7 @@
  * The wire between the daemon and one plugin: lines of JSON-RPC 2.0 on two pipes.
  *   frame  cuts bytes into lines
  *   rpc    finds the envelope of a line as spans of it
+ *   header texts of MCP in headers of HTTP
  *   peer   matches requests and replies, keeps deadlines and bounds
  */
 #ifndef KAGED_WIRE_H
@@ -68,6 +69,13 @@ int64_t rpc_error_code(struct kg_str error);
 void rpc_error_message(struct kg_str error, struct kg_buf *ret_text);
 /* An error object of our own. */
 void rpc_put_error(struct kg_buf *out, enum kg_code code, const char *message);
+
+/* -- header ------------------------------------------------------------------------------------ */
+
+/* The value of a header: as it is, or in base64 if it could not stand in one. */
+void header_put(struct kg_buf *out, struct kg_str value);
+/* Whether a header that came says that; one that is missing, with no data, says nothing. */
+bool header_is(struct kg_str header, struct kg_str value);
 
 /* -- peer -------------------------------------------------------------------------------------- */
 

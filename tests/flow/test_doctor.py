@@ -97,6 +97,9 @@ class Doctor(FlowTest):
             lacking = [check["name"] for check in answer["checks"] if check["status"] != "ok"]
             self.assertEqual(cages, "degraded: " + ", ".join(lacking) if lacking else "full")
             self.assertEqual(daemon.status("good-c")["cages"], cages)
+            rows = daemon.api("GET", "/doctor")[1]
+            self.assertEqual(rows["verdict"], "degraded" if lacking else "full")
+            self.assertEqual([check["name"] for check in rows["checks"] if check["status"] != "ok"], lacking)
             self.assertRegex(daemon.cli("status")[1], "cages +" + re.escape(cages))
             for name in lacking:
                 self.assertEqual(daemon.log().count(f"cages are degraded: {name}:"), 1)

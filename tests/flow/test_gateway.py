@@ -297,6 +297,182 @@ class Profiles(GatewayTest):
             self.assertEqual(status, 400, (name, tools))
 
 
+ALICE = {"action": "accept", "content": {"username": "alice", "email": "a@example.org"}}
+SAMPLED = {"role": "assistant", "model": "m", "content": {"type": "text", "text": "Apple."}}
+
+
+class Asks(FlowTest):
+    """What plugins want to know of the client whose call they work at."""
+    plugins = ["mcp-reference", "asks"]
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        approve_tools(cls.daemon)
+
+    def client(self, declared, path="/mcp/mcp-reference"):
+        client = Client(self.daemon, path)
+        client.initialize(capabilities=declared)
+        return client
+
+    def ask(self, client, tool, arguments=None):
+        """The stream of a call, and the first request on it."""
+        stream = client.stream("tools/call", {"name": tool, "arguments": arguments or {}})
+        self.addCleanup(stream.close)
+        return stream, stream.message()
+
+    def answer(self, client, asked, result):
+        status, _ = client.post({"jsonrpc": "2.0", "id": asked["id"], **result})
+        self.assertEqual(status, 202)
+
+    def check(self, declared, tool, arguments, answer, expected, path="/mcp/mcp-reference"):
+        client = self.client(declared, path)
+        stream, asked = self.ask(client, tool, arguments)
+        self.answer(client, asked, answer)
+        self.assertIn(expected, stream.rest()[-1]["result"]["content"][0]["text"])
+        return asked
+
+    def test_a_client_that_declared_elicitation_is_asked(self):
+        asked = self.check({"elicitation": {}}, "test_elicitation", {"message": "Who?"},
+                           {"result": ALICE}, "alice")
+        self.assertEqual((asked["method"], asked["params"]["message"]), ("elicitation/create", "Who?"))
+        self.assertEqual(asked["params"]["requestedSchema"]["required"], ["username", "email"])
+
+    def test_so_is_one_of_a_plugin_of_our_own_protocol(self):
+        asked = self.check({"elicitation": {}}, "color", {},
+                           {"result": {"action": "accept", "content": {"color": "red"}}}, "red",
+                           "/mcp/asks")
+        self.assertEqual(asked["params"]["requestedSchema"]["type"], "object")
+
+    def test_a_page_is_opened_by_a_client_that_declared_it(self):
+        asked = self.check({"elicitation": {"url": {}}}, "open_page", {},
+                           {"result": {"action": "accept"}}, "accept")
+        self.assertEqual((asked["params"]["mode"], asked["params"]["url"]),
+                         ("url", "https://example.org/in"))
+        self.assertEqual(self.client({"elicitation": {}}).text("open_page"), "cancel")
+
+    def test_a_client_that_declared_sampling_is_asked_for_words_of_its_model(self):
+        asked = self.check({"sampling": {}}, "test_sampling", {"prompt": "Name a fruit."},
+                           {"result": SAMPLED}, "LLM response: Apple.")
+        self.assertEqual(asked["params"]["maxTokens"], 100)
+
+    def test_a_client_that_declared_roots_is_asked_for_them(self):
+        roots = [{"uri": "file:///srv/shop", "name": "shop"}]
+        self.check({"roots": {}}, "folders", {}, {"result": {"roots": roots}}, json.dumps(roots))
+        self.assertEqual(self.client({}).text("folders"), "[]")
+
+    def test_a_client_that_declared_nothing_is_asked_nothing(self):
+        client = self.client({})
+        self.assertIn("action=cancel", client.text("test_elicitation", {"message": "Who?"}))
+        self.assertTrue(client.call("test_sampling", {"prompt": "Hi"})["isError"])
+        modern = Client(self.daemon, "/mcp/mcp-reference", revision=MODERN)
+        self.assertIn("action=cancel", modern.text("test_elicitation", {"message": "Who?"}))
+
+    def test_an_answer_that_does_not_fit_or_is_an_error_ends_the_question(self):
+        self.check({"elicitation": {}}, "test_elicitation", {"message": "Who?"},
+                   {"result": {"action": "accept", "content": {"username": 3}}}, "action=cancel")
+        self.check({"sampling": {}}, "test_sampling", {"prompt": "Hi"}, {"result": 7},
+                   "does not fit")
+        self.check({"sampling": {}}, "test_sampling", {"prompt": "Hi"},
+                   {"error": {"code": -1, "message": "User rejected"}}, "User rejected")
+
+    def test_nobody_answers_what_anothers_client_was_asked(self):
+        client, other = self.client({"elicitation": {}}), self.client({"elicitation": {}})
+        stream, asked = self.ask(client, "test_elicitation", {"message": "Who?"})
+        self.answer(other, asked, {"result": {"action": "decline"}})
+        self.answer(client, {"id": asked["id"] + 1000}, {"result": {"action": "decline"}})
+        self.answer(client, asked, {"result": ALICE})
+        self.assertIn("alice", stream.rest()[-1]["result"]["content"][0]["text"])
+        self.answer(client, asked, {"result": ALICE})  # once more, to nobody
+
+    def test_with_calls_of_several_clients_nobody_is_asked_and_of_one_he_is(self):
+        client, other = self.client({"elicitation": {}}), self.client({"elicitation": {}})
+        with client.stream("tools/call", {"name": "hang"}) as hangs:
+            self.assertIsNone(hangs.event()[1])  # it is under way
+            stream, asked = self.ask(client, "test_elicitation", {"message": "Who?"})
+            self.answer(client, asked, {"result": ALICE})
+            self.assertIn("alice", stream.rest()[-1]["result"]["content"][0]["text"])
+            result = other.call("test_elicitation", {"message": "Who?"})
+            self.assertIn("several conversations", result["content"][0]["text"])
+        self.assertEqual(client.leave(), 204)
+
+    def test_a_call_that_is_cancelled_takes_its_question_back(self):
+        client = self.client({"elicitation": {}})
+        message = client.make("tools/call", {"name": "test_elicitation", "arguments": {"message": "?"}})
+        with client.stream("tools/call", message=message) as stream:
+            asked = stream.message()
+            client.notify("notifications/cancelled", {"requestId": message["id"]})
+            self.assertEqual([told["params"]["requestId"] for told in stream.rest()], [asked["id"]])
+
+    def test_a_question_that_nobody_answers_in_time_is_cancelled(self):
+        with Daemon(["mcp-reference"], {"limits.question_ms": 1000}) as daemon:
+            approve_tools(daemon)
+            client = Client(daemon, "/mcp/mcp-reference")
+            client.initialize(capabilities={"elicitation": {}})
+            with client.stream("tools/call", {"name": "test_elicitation",
+                                              "arguments": {"message": "?"}}) as stream:
+                asked, withdrawn, answer = stream.rest()
+            self.assertEqual(withdrawn["params"]["requestId"], asked["id"])
+            self.assertIn("action=cancel", answer["result"]["content"][0]["text"])
+
+
+class AsksModern(FlowTest):
+    """A modern client is asked in the answer, and calls again."""
+    plugins = ["mcp-reference"]
+    wanted = {"name": "test_elicitation", "arguments": {"message": "Who?"}}
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        approve_tools(cls.daemon)
+
+    def client(self, declared=None):
+        client = Client(self.daemon, "/mcp/mcp-reference", revision=MODERN)
+        client.declared = {"elicitation": {}} if declared is None else declared
+        return client
+
+    def call(self, client, **more):
+        meta = {"io.modelcontextprotocol/clientCapabilities": client.declared}
+        return client.post(client.make("tools/call", {**self.wanted, "_meta": meta, **more}))[1]
+
+    def test_a_call_goes_on_when_its_client_brings_the_answer(self):
+        client = self.client()
+        result = self.call(client)["result"]
+        self.assertEqual(result["resultType"], "input_required")
+        (key, asked), = result["inputRequests"].items()
+        self.assertEqual((asked["method"], asked["params"]["message"]), ("elicitation/create", "Who?"))
+        again = self.call(client, requestState=result["requestState"], inputResponses={})["result"]
+        self.assertEqual(again["inputRequests"], result["inputRequests"])
+        self.assertNotEqual(again["requestState"], result["requestState"])
+        wrong = self.call(client, requestState=again["requestState"], inputResponses={key: 3})["result"]
+        self.assertEqual(wrong["resultType"], "input_required")
+        done = self.call(client, requestState=wrong["requestState"], inputResponses={key: ALICE})
+        self.assertEqual(done["result"]["resultType"], "complete")
+        self.assertIn("alice", done["result"]["content"][0]["text"])
+
+    def test_a_state_is_good_for_one_call_once(self):
+        client = self.client()
+        result = self.call(client)["result"]
+        key, = result["inputRequests"]
+        given = {"requestState": result["requestState"], "inputResponses": {key: ALICE}}
+        for wrong in ({"requestState": given["requestState"] + "x"}, {"requestState": ""},
+                      {"requestState": 7}, {"inputResponses": None}, {"inputResponses": []},
+                      {"arguments": {"message": "Other?"}}):
+            answer = self.call(client, **{**given, **wrong})
+            self.assertEqual(answer.get("error", {}).get("code"), -32602, (wrong, answer))
+        self.assertIn("result", self.call(client, **given))
+        self.assertEqual(self.call(client, **given)["error"]["code"], -32602)
+
+    def test_calls_that_wait_for_their_client_are_bounded(self):
+        with Daemon(["mcp-reference"], {"limits.mcp_calls": 1, "limits.question_ms": 3000}) as daemon:
+            approve_tools(daemon)
+            client = Client(daemon, "/mcp/mcp-reference", revision=MODERN)
+            client.declared = {"elicitation": {}}
+            self.assertEqual(self.call(client)["result"]["resultType"], "input_required")
+            text = self.call(client)["result"]["content"][0]["text"]
+            self.assertTrue("cancel" in text or "several conversations" in text, text)
+
+
 class Activity(FlowTest):
     plugins = ["mcp-reference", "hears-hooks"]
     config = {"mcp.activity": "full"}

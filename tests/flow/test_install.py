@@ -13,6 +13,7 @@ SYSTEMD = ["lib/systemd/system/kaged.service", "lib/systemd/system/kaged.socket"
 FILES = ["bin/kaged", "libexec/kaged/kaged-spawner", "libexec/kaged/kaged-cage-init",
          "libexec/kaged/kaged-storage", "libexec/kaged/kaged-unpack",
          "libexec/kaged/kaged-model", "libexec/kaged/kaged-lua", "libexec/kaged/kaged-remote",
+         "libexec/kaged/kaged-fetch", "lib/kaged/system-plugins/webhook-notify.so", "include/kaged/system-plugin.h",
          "share/kaged/apparmor/kaged-spawner", "lib/sysusers.d/kaged.conf", "lib/tmpfiles.d/kaged.conf",
          "include/kaged-plugin.h", "share/kaged/schema/plugin-manifest-v1.json",
          "share/kaged/sdk/python/kaged_sdk/plugin.py", "share/kaged/templates/shell/plugin.sh", "share/doc/kaged/config.toml",

@@ -125,12 +125,6 @@ class Plugins(KitTest):
         others = {"asks", "mcp-reference", "mcp-server", "mcp-rich", "mcp-rude", "reads-files"}  # for tests of their own
         self.assertEqual(folders - others, set(BAD) | set(GOOD) - {"echo"})
 
-    def test_an_mcp_server_is_not_tried_by_rules_that_are_not_its(self):
-        done = subprocess.run([KAGED, "plugin", "test", os.path.join(PLUGINS, "mcp-server")],
-                              capture_output=True, text=True, timeout=120)
-        self.assertEqual(done.returncode, 1, done.stderr)
-        self.assertIn("plugin mcp-server is an MCP server", done.stderr)
-
 
 class Command(KitTest):
     def kaged(self, *words, **options):

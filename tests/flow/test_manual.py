@@ -9,7 +9,7 @@ import unittest
 
 from harness import BUILD, KAGED, ROOT, FlowTest, main
 
-PAGES = sorted(glob.glob(os.path.join(BUILD, "docs/*.[1578]")))
+PAGES = sorted(glob.glob(os.path.join(BUILD, "docs/*.[13578]")))
 
 
 def page(name):
@@ -36,8 +36,8 @@ class Manual(FlowTest):
                          ["kaged-api.7", "kaged-audit.7", "kaged-cage.7", "kaged-mcp.1",
                           "kaged-mcp.7", "kaged-page.7", "kaged-plugin.1",
                           "kaged-plugin.yaml.5", "kaged-project.1", "kaged-project.yaml.5",
-                          "kaged-script.7", "kaged-session.1", "kaged-session.7", "kaged-store.7", "kaged-trace.5",
-                          "kaged-wire.7", "kaged.1", "kaged.8", "kaged.toml.5"])
+                          "kaged-script.7", "kaged-session.1", "kaged-session.7", "kaged-store.7",
+                          "kaged-system-plugin.3", "kaged-trace.5", "kaged-webhook-notify.7", "kaged-wire.7", "kaged.1", "kaged.8", "kaged.toml.5"])
 
     @unittest.skipUnless(shutil.which("groff"), "groff is not installed")
     def test_pages_render_without_a_warning(self):

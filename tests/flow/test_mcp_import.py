@@ -6,7 +6,7 @@ import shutil
 import stat
 import unittest
 
-from harness import KAGED, Daemon, FlowTest, main
+from harness import KAGED, Daemon, FlowTest, main, wait_for
 from mcp_http import McpHttp, legacy
 from mcp_servers import TELLS, told
 from registry import Registry
@@ -86,6 +86,31 @@ class Import(FlowTest):
             states = {server["name"]: server["state"] for server in json.loads(out)["servers"]}
             self.assertEqual(states["fetch"], "skipped")
             self.assertEqual(states["there"], "installed-before")
+
+    def test_a_page_takes_one_over_and_never_sees_its_keys(self):
+        with Home() as home:
+            program = home.write("one/server.py", TELLS, 0o755)
+            home.write(".cursor/mcp.json", {"mcpServers": {
+                "one": {"command": program, "env": {"GITHUB_TOKEN": TOKEN, "ASKED_TOKEN": "${input:asked}"}},
+                "boxed": {"command": "docker", "args": ["run", "x"]}}})
+            status, text = home.raw("GET", "/api/v1/mcp/found")
+            self.assertEqual(status, 200, text)
+            self.assertNotIn(TOKEN, str(text))
+            one, boxed = sorted(json.loads(text)["servers"], key=lambda server: server["name"], reverse=True)
+            self.assertEqual((one["plugin"], one["client"], one["installed"]), ("one", "Cursor", False))
+            self.assertEqual({secret["name"]: secret["has_value"] for secret in one["secrets"]},
+                             {"one.GITHUB_TOKEN": True, "one.ASKED_TOKEN": False})
+            self.assertEqual(home.api("POST", f"/mcp/found/{boxed['plugin']}")[0], 403, boxed)
+            self.assertEqual(home.api("POST", "/mcp/found/nobody")[0], 404)
+            status, consent = home.api("POST", "/mcp/found/one")
+            self.assertEqual(status, 202, consent)
+            place = f"/consents/{consent['id']}"
+            offered = wait_for(lambda: (lambda it: it["state"] != "fetching" and it)(home.api("GET", place)[1]), "it")
+            self.assertEqual(offered["state"], "offered", offered)
+            home.api("POST", f"{place}/approve", {"hash": offered["offer"]["hash"]})
+            wait_for(lambda: home.api("GET", place)[1]["state"] == "done", "its installation")
+            self.assertEqual(home.api("GET", "/secrets/one.GITHUB_TOKEN")[1]["source"], "sealed")
+            self.assertTrue(home.api("GET", "/mcp/found")[1]["servers"][0]["installed"])
 
     def check_screen(self, out):
         self.assertIn("8 servers in 1 file\n", out)

@@ -53,9 +53,9 @@ class Serve:
                 assert "result" in answer, answer
                 return answer["result"]
 
-    def initialize(self):
+    def initialize(self, capabilities=None):
         result = self.request("initialize", {
-            "protocolVersion": LATEST, "capabilities": {},
+            "protocolVersion": LATEST, "capabilities": capabilities or {},
             "clientInfo": {"name": "test", "version": "1"}})
         self.send({"jsonrpc": "2.0", "method": "notifications/initialized"})
         return result
@@ -106,6 +106,16 @@ class ServeTest(FlowTest):
             progress = [serve.receive()["params"]["progress"] for _ in range(3)]
             self.assertEqual(progress, [0, 50, 100])
             self.assertIn("result", serve.receive())
+
+    def test_a_client_on_stdio_is_asked_what_a_server_wants_to_know(self):
+        with self.serve("--no-project", "--plugin", "mcp-reference") as serve:
+            serve.initialize({"elicitation": {}})
+            serve.send(serve.maker.make("tools/call", {"name": "test_elicitation",
+                                                       "arguments": {"message": "Who?"}}))
+            asked = serve.receive()
+            self.assertEqual(asked["method"], "elicitation/create")
+            serve.send({"jsonrpc": "2.0", "id": asked["id"], "result": {"action": "decline"}})
+            self.assertIn("action=decline", serve.receive()["result"]["content"][0]["text"])
 
     def test_a_change_of_the_tools_is_told(self):
         with self.serve("--no-project") as serve:

@@ -14,12 +14,14 @@ NAMES = {"secret": "to-be-set", "name": "declares-all", "method": "all.config", 
          "path": "primary"}
 # A refusal that is right: nothing was damaged; the unix socket has no session to leave.
 REFUSED = {("post", "/api/v1/plugins/{name}/storage/reset"): 409,
+           ("get", "/api/v1/system-plugins/{name}"): 404,  # test_system_plugins.py has some
            ("post", "/api/v1/plugins/{name}/tools"): 409,  # its manifest declares them
            **{(method, "/api/v1/plugins/{name}/" + what): 409  # it is not an MCP server
               for method, what in (("get", "resources"), ("get", "prompts"), ("post", "prompts"),
                                    ("post", "completion"))},
            ("post", "/api/v1/plugins/{name}/grant"): 409,  # it may do that already
            ("post", "/api/v1/plugins/{name}/revoke"): 409,  # it may not do that
+           **{(method, "/api/v1/plugins/{name}/script"): 409 for method in ("get", "post")},  # it is no script
            ("delete", "/api/v1/session"): 409}
 # Bodies of routes that need more than an object.
 BODIES = {("post", "/api/v1/tokens"): '{"name": "just-made"}',
@@ -31,6 +33,8 @@ BODIES = {("post", "/api/v1/tokens"): '{"name": "just-made"}',
           ("post", "/api/v1/plugins/{name}/grant"): '{"capabilities": ["kaged:storage:read"]}',
           ("post", "/api/v1/plugins/{name}/revoke"): '{"capabilities": ["net:example.org:443"]}',
           ("post", "/api/v1/plugins/{name}/upgrade"): '{"source": "/nowhere"}',
+          ("post", "/api/v1/plugins/{name}/script"): '{"approve": "x"}',
+          ("post", "/api/v1/uploads"): '{"name": "x.zip", "content": "eA=="}',
           ("put", "/api/v1/plugins/{name}/knobs/{knob}"): '{"value": 1}'}
 # Routes that the walk through all of them leaves out, each with why.
 LEFT_OUT = {("post", "/api/v1/stop"): "it ends the daemon, and has a test of its own",
@@ -55,6 +59,8 @@ LEFT_OUT = {("post", "/api/v1/stop"): "it ends the daemon, and has a test of its
                 ("get", "/api/v1/projects/{id}"), ("delete", "/api/v1/projects/{id}"),
                 ("post", "/api/v1/projects/{id}/reload"), ("get", "/api/v1/projects/{id}/agents"),
                 ("get", "/api/v1/projects/{id}/agents/{path}"),
+                ("post", "/api/v1/projects/{id}/agents/{path}/plugins"),
+                ("put", "/api/v1/scripts/{script}"), ("post", "/api/v1/mcp/found/{plugin}"),
                 ("put", "/api/v1/plugins/{name}/knobs/{knob}"),
                 ("get", "/api/v1/projects/{id}/sessions"),
                 ("post", "/api/v1/projects/{id}/sessions"),
@@ -261,6 +267,14 @@ class OpenApi(FlowTest):
             knob = self.ask(daemon, "put", "/api/v1/plugins/{name}/knobs/{knob}", {"value": 9},
                             "?project=music", name="declares-all", knob="turns")
             self.assertEqual(knob["value"], 9)
+            added = self.ask(daemon, "post", "/api/v1/projects/{id}/agents/{path}/plugins", {"plugin": "other"},
+                             id="music", path="primary")
+            self.assertIn("other", [plugin["package"] for plugin in added["agents"][0]["plugins"]])
+            for wrong, status in (({"plugin": "other"}, 409), ({"plugin": "no such/name"}, 422), ({"plugin": ""}, 400)):
+                answer = daemon.raw("POST", "/api/v1/projects/music/agents/primary/plugins", json.dumps(wrong))
+                self.assertEqual(answer[0], status, answer)
+            for place in ("music/agents/nobody", "nowhere/agents/primary"):
+                self.assertEqual(daemon.raw("POST", f"/api/v1/projects/{place}/plugins", '{"plugin": "x"}')[0], 404)
             daemon.write_project("music", "nonsense: 1\n")
             status, answer = daemon.raw("POST", "/api/v1/projects", json.dumps({"path": root}))
             self.assertEqual((status, len(json.loads(answer)["error"]["problems"])), (422, 4))
@@ -287,6 +301,10 @@ class OpenApi(FlowTest):
             listed = self.ask(daemon, "get", "/api/v1/mcp/profiles")
             self.assertEqual((len(listed["profiles"]), len(listed["marks"])), (1, 1))
             self.ask(daemon, "delete", one, profile="mine")
+            self.ask(daemon, "put", "/api/v1/scripts/{script}", {"source": "-- nothing"}, script="mine")
+            status, answer = daemon.raw("POST", "/api/v1/mcp/found/nobody")
+            self.assertEqual(status, 404)
+            self.check(self.operations["post", "/api/v1/mcp/found/{plugin}"], status, answer)
             self.assertEqual(daemon.raw("DELETE", "/api/v1/mcp/log")[0], 204)
 
     def test_sessions_answer_as_they_say(self):

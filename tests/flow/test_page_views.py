@@ -8,14 +8,21 @@ import socket
 import threading
 import unittest
 
+from archives import make_zip
 from browser import Browser, skip_reason
-from harness import PLUGINS, ROOT, Daemon, FlowTest, main, wait_for
+from harness import PATIENCE, PLUGINS, ROOT, Daemon, FlowTest, main, wait_for
 from models import STREAM, delta
 from page_world import ANSWER, PageWorld, calls, slowly
 
 LONG = os.environ.get("KAGED_TEST_LONG") == "1"
 PAGE = os.path.isdir(os.path.join(ROOT, "build/web/files"))
 HOSTILE = '"><img src=x onerror=alert(1)><script>alert(2)</script>\u202e\u001b[31m${7*7}{{7*7}}'
+
+SPEAKS = """
+kage.register_command{ name = "speak", description = "Says it.", args = { { name = "what", kind = "text" } },
+  handler = function(raw, ctx, parsed) kage.notify("about to speak", "info") return parsed.what end }
+kage.register_command{ name = "fail", description = "Fails.", handler = function() error("on purpose") end }
+"""
 
 
 def button(name):
@@ -192,6 +199,82 @@ if LONG:
             self.browser.press("Enter")
             self.see("Install good-python", "h1")
 
+        def test_a_file_is_handed_over_and_offered(self):
+            with open(os.path.join(PLUGINS, "good-python/kaged-plugin.yaml"), "rb") as file:
+                manifest = file.read().replace(b"name: good-python", b"name: dropped")
+            padding = os.urandom(4_000_000)  # more than one body can have
+            path = make_zip(os.path.join(self.daemon.base, "dropped (1).mcpb"),
+                            honest={"kaged-plugin.yaml": manifest, "data": padding})
+            self.browser.go("add")
+            self.browser.setFile("input[type=file]", path)
+            self.see("Install dropped", "h1")
+            self.browser.click(button("Decline"))
+            self.browser.go("add")
+            text = os.path.join(self.daemon.base, "dropped.txt")
+            with open(text, "w") as file:
+                file.write("no plugin")
+            self.browser.setFile("input[type=file]", text)
+            self.see("is neither an archive", ".note.failed")
+
+        def test_a_script_that_is_dropped_is_read_before_it_is_let_in(self):
+            self.browser.go("add")
+            self.browser.wait(".drop")
+            self.browser.evaluate("""(() => {
+                const data = new DataTransfer();
+                data.items.add(new File(["-- <b>words</b>\\n"], "dropped.lua"));
+                document.querySelector(".drop").dispatchEvent(new DragEvent("drop", {dataTransfer: data, bubbles: true, cancelable: true}));
+            })()""")
+            self.see("-- <b>words</b>", "dialog pre")
+            self.browser.click("dialog >> " + button("Add it"))
+            self.see("The script dropped is there.", ".notes")
+            wait_for(lambda: self.daemon.api("GET", "/plugins/dropped")[0] == 200, "the script")
+
+        def test_a_plugin_that_came_with_kaged_is_one_click_away(self):
+            self.browser.go("add")
+            self.browser.click(button("Look at it: smart-compactor"))
+            self.see("Install smart-compactor", "h1")
+            self.browser.click(button("Decline"))
+
+        def test_a_secret_of_a_server_is_written_and_not_seen_again(self):
+            folder = shutil.copytree(os.path.join(PLUGINS, "good-python"), os.path.join(self.daemon.base, "with-secret"))
+            self.browser.go("add")
+            self.browser.fill("label:has-text('Source') >> xpath=.. >> input", folder)
+            self.browser.click("summary:has-text('For an MCP server')")
+            self.browser.click(button("Add a secret"))
+            self.browser.fill("[aria-label='Name of variable 1']", "API KEY")
+            self.browser.fill("[aria-label='Value of variable 1']", "never-to-be-told-again")
+            self.see("is not the name of a variable", ".actions")
+            self.browser.fill("[aria-label='Name of variable 1']", "API_KEY")
+            self.browser.click(button("Fetch it, to look at it"))
+            self.see("env:API_KEY", "section:has(h2:text-is('By your own word'))")
+            self.assertNotIn("never-to-be-told-again", self.browser.evaluate("document.documentElement.outerHTML"))
+            self.assertEqual(self.api("GET", "/secrets/with-secret.API_KEY")["source"], "sealed")
+            self.browser.click(button("Decline"))
+
+        def test_a_server_of_another_client_is_found_and_taken_over(self):
+            home = os.path.join(self.daemon.base, "user")
+            program = os.path.join(home, "tools/server.py")
+            os.makedirs(os.path.dirname(program))
+            os.makedirs(os.path.join(home, ".cursor"))
+            with open(program, "w", opener=lambda name, flags: os.open(name, flags, 0o755)) as file:
+                file.write("#!/usr/bin/env python3\n")
+            with open(os.path.join(home, ".cursor/mcp.json"), "w") as file:
+                json.dump({"mcpServers": {"<i>helper</i>": {"command": program, "env": {"X_API_KEY": "k3y-of-the-file"}}}}, file)
+            self.browser.go("add")
+            self.browser.click(button("Look for them"))
+            self.see("<i>helper</i>", ".refusals")
+            self.browser.click("role=button[name=/^Take over/]")
+            self.see(".X_API_KEY", "dialog")
+            self.assertNotIn("k3y-of-the-file", self.browser.evaluate("document.documentElement.outerHTML"))
+            self.browser.click("dialog >> " + button("Fetch it, to look at it"))
+            self.see("Install", "h1")
+            self.browser.click(button("Decline"))
+
+        def test_the_doctor_says_what_cages_have_here(self):
+            self.browser.go("daemon")
+            found = self.api("GET", "/doctor")
+            self.see(found["checks"][0]["detail"], "section:has(h2:has-text('Is the machine right'))")
+
         def test_a_knob_of_each_type_is_turned_and_checked_first(self):
             self.browser.go("projects/garden/settings")
             self.browser.wait("label:has-text('Volume')")
@@ -220,6 +303,20 @@ if LONG:
                 self.browser.click(f"{knob} >> {button('Undo')}")
             self.browser.click(button("Volume: back to the default"))
             self.wait_knob("volume", 0.3)
+
+        def test_a_plugin_is_added_to_an_agent_as_the_command_does_it(self):
+            self.browser.go("projects/garden")
+            card = "section.card:has(h2:has-text('primary.subagents.reader'))"
+            self.browser.click(f"{card} >> summary:has-text('Add a plugin')")
+            self.browser.fill(f"{card} >> input", "echo")
+            self.browser.press("Enter")
+            self.see("primary.subagents.reader has echo now", ".notes")
+            self.browser.wait(f"{card} >> summary:has-text('echo')")
+            with open(os.path.join(self.daemon.root, ".kaged/project.yaml")) as file:
+                self.assertIn("echo:", file.read())
+            self.browser.fill(f"{card} >> input", "echo")
+            self.browser.press("Enter")
+            self.see("has the plugin echo already", ".note.failed")
 
         def wait_knob(self, name, value):
             def look():
@@ -312,6 +409,94 @@ if LONG:
             self.browser.press("Enter")
             self.see("Consents", "h1")
             self.assertEqual(self.browser.evaluate("document.activeElement.id"), "main")
+
+    class Asked(BrowserTest):
+        """Questions of plugins, and commands of scripts."""
+
+        @classmethod
+        def setUpClass(cls):
+            daemon = Daemon(["asks"], {"daemon.bind": "127.0.0.1:0"})
+            folder = os.path.join(daemon.home, "scripts")
+            os.mkdir(folder)
+            with open(os.path.join(folder, "speaks.lua"), "w") as file:
+                file.write(SPEAKS)
+            cls.share(daemon)
+            root = daemon.write_project("shop", "version: 1\nname: shop\nprimary:\n  plugins:\n    asks: { package: asks }\n")
+            daemon.api("POST", "/projects", {"path": root})
+
+        def setUp(self):
+            super().setUp()
+            self.session = self.api("POST", "/projects/shop/sessions", {}, 201)["id"]
+
+        def ask(self, tool):
+            """Has the plugin ask; a list that its answer comes into."""
+            answers = []
+            path = f"/sessions/{self.session}/tools/asks.{tool}"
+            thread = threading.Thread(target=lambda: answers.append(self.daemon.api("POST", path, {})), daemon=True)
+            thread.start()
+            self.addCleanup(thread.join, PATIENCE)
+            return answers
+
+        def result(self, answers):
+            return wait_for(lambda: answers, "the plugin's result")[0][1]["result"]
+
+        def test_a_question_is_a_dialog_that_checks_what_it_is_answered(self):
+            self.browser.go(f"sessions/{self.session}")
+            self.browser.wait(".composer")
+            answers = self.ask("color")
+            self.see("Which color?", "dialog")
+            self.see("It is cancelled in", "dialog")
+            self.assertEqual(self.browser.count("dialog button.primary:disabled"), 1)
+            self.browser.choose("dialog >> label:text-is('color') >> xpath=.. >> select", "1")
+            self.browser.fill("dialog >> label:has-text('shade') >> xpath=.. >> input", "-1")
+            self.see("must be 0 or more", "dialog .help.wrong")
+            self.browser.fill("dialog >> label:has-text('shade') >> xpath=.. >> input", "7")
+            self.assertEqual(self.browser.axe(), [])
+            self.browser.click("dialog >> " + button("Answer"))
+            self.browser.waitGone("dialog")
+            self.assertEqual(self.result(answers), {"action": "accept", "content": {"color": "blue", "shade": 7}})
+
+        def test_elsewhere_a_question_is_a_line_and_can_wait_or_be_declined(self):
+            answers = self.ask("page")
+            self.see("Sign in", ".asks")
+            self.browser.click(button("Answer…"))
+            self.see("https://example.org/sign-in", "dialog pre")
+            self.assertEqual(self.browser.count("dialog a"), 0)
+            self.browser.click("dialog >> " + button("Later"))
+            self.browser.waitGone("dialog")
+            self.browser.go("audit")
+            self.see("Sign in", ".asks")
+            self.browser.click(button("Answer…"))
+            self.browser.click("dialog >> " + button("Decline"))
+            self.browser.waitGone(".asks")
+            self.assertEqual(self.result(answers), {"action": "decline"})
+
+        def test_a_question_that_somebody_else_answers_goes_away(self):
+            self.browser.go(f"sessions/{self.session}")
+            self.browser.wait(".composer")
+            answers = self.ask("color")
+            self.see("Which color?", "dialog")
+            question, = self.api("GET", "/questions")["questions"]
+            self.assertEqual((question["session_id"], question["plugin"], question["state"]), (self.session, "asks", "open"))
+            self.api("POST", f"/sessions/{self.session}/questions/{question['id']}", {"action": "cancel"})
+            self.browser.waitGone("dialog")
+            self.see("does not wait any more", ".note.failed")
+            self.assertEqual(self.result(answers), {"action": "cancel"})
+            self.assertEqual(self.api("GET", "/questions")["questions"], [])
+
+        def test_a_command_of_a_script_is_found_and_run(self):
+            self.browser.go(f"sessions/{self.session}")
+            self.browser.wait("textarea[placeholder*='/ lists commands']")
+            self.browser.fill("textarea", "/sp")
+            self.browser.click(".suggestions >> text=/speak")
+            self.assertEqual(self.browser.evaluate("document.querySelector('.composer textarea').value"), "/speak ")
+            self.browser.fill("textarea", "/speak <b>softly</b>")
+            self.browser.press("Enter")
+            self.see("<b>softly</b>", ".injected")
+            self.see("about to speak", ".injected")
+            self.browser.fill("textarea", "/fail")
+            self.browser.press("Enter")
+            self.see("on purpose", ".injected .problem")
 
     class Restart(BrowserTest):
         @classmethod

@@ -397,6 +397,28 @@ class Summaries(FlowTest):
         self.assertEqual(names, ["compaction.triggered", "compaction.failed",
                                  "compaction.completed"])
 
+    def test_a_context_that_the_model_does_not_take_is_said_before_it_is_sent(self):
+        with Provider(says("Hm.")) as provider, \
+                Shop([("openai", provider.url)], compaction="{ strategy: drop, threshold: 0.99 }",
+                     context_window=300) as shop:
+            lines = shop.run("word " * 1200)
+            window, = of(lines, "window")
+            self.assertEqual(window["window_tokens"], 300)
+            self.assertGreater(window["tokens"], 300)
+            self.assertLess(lines.index(window), lines.index(of(lines, "text")[0]))
+
+    def test_a_turn_that_failed_leaves_a_mark(self):
+        with Provider(b"HTTP/1.1 500 X\r\nContent-Length: 0\r\n\r\n", says("Again.")) as provider, \
+                Shop([("openai", provider.url)]) as shop:
+            end = shop.run("first")[-1]
+            self.assertEqual(end["stop"], "failed")
+            kind, _, content = shop.entries()[-1]
+            self.assertEqual((kind, content["event"], content["message"]),
+                             ("event", "turn_failed", end["error"]["message"]))
+            self.assertIn("the turn failed: ", shop.daemon.cli("session", "show", "--last")[1])
+            shop.run("second")
+            self.assertNotIn("turn_failed", json.dumps(provider.requests[-1][1]))
+
     def test_checkpoint_stops_the_turn(self):
         with Provider(says("First.")) as provider, \
                 Shop([("openai", provider.url)], compaction="{ strategy: checkpoint, threshold: 0.5 }",

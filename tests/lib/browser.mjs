@@ -44,6 +44,7 @@ const commands = {
   fill: (selector, text) => page.locator(selector).first().fill(text),
   choose: (selector, option) => page.locator(selector).first().selectOption(option),
   check: (selector, on) => page.locator(selector).first().setChecked(on),
+  setFile: (selector, path) => page.locator(selector).first().setInputFiles(path),
   press: (key) => page.keyboard.press(key),
   wait: (selector) => page.locator(selector).first().waitFor(),
   waitGone: (selector) => page.locator(selector).first().waitFor({ state: "detached" }),
@@ -51,7 +52,6 @@ const commands = {
   texts: (selector) => page.locator(selector).allInnerTexts(),
   count: (selector) => page.locator(selector).count(),
   evaluate: (source) => page.evaluate(source),
-  // In the world of the page's own scripts, whatever they are allowed to do.
   size: (width, height) => page.setViewportSize({ width, height }),
   scheme: (colorScheme) => page.emulateMedia({ colorScheme }),
   screenshot: (path, fullPage) => page.screenshot({ path, fullPage: fullPage ?? false }),

@@ -1,5 +1,6 @@
 """A client of MCP over HTTP for tests: one that does as it is told, also what no client should."""
 import json
+import re
 import socket
 
 from harness import PATIENCE, UnixConnection, wait_for
@@ -37,10 +38,6 @@ class Stream:
             self.connection.sock.shutdown(socket.SHUT_RDWR)
         self.response.close()
         self.connection.close()
-
-    def is_stream(self):
-        """Or an answer at once."""
-        return (self.response.headers["Content-Type"] or "").startswith("text/event-stream")
 
     def event(self):
         """The next one; None at the end. Comments are passed over."""
@@ -122,17 +119,12 @@ class Client:
         return {"jsonrpc": "2.0", "id": self.last_id, "method": method, "params": params, **more}
 
     def post(self, message, headers=None):
-        """(status, the answer; bytes, where it is none), which may have become a stream of its own"""
-        stream = self.stream(None, headers=headers, message=message)
-        try:
-            status = stream.response.status
-            if stream.is_stream():
-                answer, = stream.rest()
-                return status, answer
-            body = stream.response.read()
-            return status, json.loads(body) if body.strip().startswith(b"{") else body
-        finally:
-            stream.connection.close()
+        """(status, the answer or None); what took so long that it became a stream is its last event."""
+        status, given, body = self.raw("POST", json.dumps(message),
+                                       {**self.headers(message), **(headers or {})})
+        if given.get("Content-Type", "").startswith("text/event-stream"):
+            body = re.findall(rb"^data: ({.*)$", body, re.MULTILINE)[-1]
+        return status, json.loads(body) if body.strip().startswith(b"{") else body
 
     def stream(self, method, params=None, headers=None, message=None):
         message = message or self.make(method, params)
@@ -151,7 +143,7 @@ class Client:
         """The result, from JSON or the last event of a stream."""
         message = self.make(method, params)
         with self.stream(method, message=message) as stream:
-            if stream.is_stream():
+            if stream.response.headers["Content-Type"].startswith("text/event-stream"):
                 answer = stream.rest()[-1]
             else:
                 answer = json.loads(stream.response.read())

@@ -71,6 +71,9 @@ class PageWorld(Daemon):
                          'context_window = 8000\n')
         self.root = self.write_project("garden", PROJECT)
 
+    def environment(self):
+        return {**super().environment(), "HOME": os.path.join(self.base, "user")}
+
     def __exit__(self, *exception):
         self.provider.__exit__(*exception)
         super().__exit__(*exception)

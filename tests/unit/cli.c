@@ -525,6 +525,45 @@ static void folders_above_others_are_given_before_any_is_tried(void **state)
     assert_string_equal(result < 0 ? err.message : "", "");
 }
 
+/* In one piece and sign by sign: where a text is cut makes no difference. */
+static void assert_shown(const char *markdown, const char *expected)
+{
+    for (size_t piece = 1; piece <= strlen(markdown); piece += piece < 3 ? 1 : strlen(markdown)) {
+        struct markdown state = {0};
+        kg_auto(kg_buf_free) struct kg_buf out = {0};
+        for (size_t at = 0; at < strlen(markdown); at += piece)
+            markdown_put(&state, (struct kg_str){markdown + at, strnlen(markdown + at, piece)},
+                         &out);
+        markdown_end(&state, &out);
+        assert_string_equal(kg_buf_terminate(&out), expected);
+    }
+}
+
+static void markdown_is_shown_as_terminals_can(void **state)
+{
+    (void)state;
+    assert_shown("plain 2*3 and - no list\n", "plain 2*3 and - no list\n");
+    assert_shown("a **b** c", "a \033[0m\033[1mb\033[0m c");
+    assert_shown("# Head\nbody", "\033[0m\033[1mHead\033[0m\nbody");
+    assert_shown("- one\n  * two\n-three\n", "• one\n  • two\n-three\n");
+    assert_shown("say `x*y`", "say \033[0m\033[36mx*y\033[0m");
+    assert_shown("```c\nint **a; `b`\n```\nend", "\033[0m\033[2mint **a; `b`\n\033[0mend");
+    assert_shown("x **", "x \033[0m\033[1m\033[0m");
+    assert_shown("*", "*");
+    assert_shown("##", "##");
+    assert_shown("#hash and ####### seven", "#hash and ####### seven");
+}
+
+static void last_stands_for_the_session(void **state)
+{
+    (void)state;
+    struct cli cli;
+    assert_int_equal(parse(&cli, "session", "send", "--last", "hello"), 0);
+    assert_string_equal(cli_argument(&cli, 0), "@last");
+    assert_string_equal(cli_argument(&cli, 1), "hello");
+    assert_null(cli_argument(&cli, 2));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -551,6 +590,8 @@ int main(void)
         cmocka_unit_test(completion_knows_what_an_argument_is),
         cmocka_unit_test(completion_knows_what_an_option_takes),
         cmocka_unit_test(control_characters_are_escaped),
+        cmocka_unit_test(markdown_is_shown_as_terminals_can),
+        cmocka_unit_test(last_stands_for_the_session),
         cmocka_unit_test(text_of_others_keeps_its_lines_and_nothing_else),
         cmocka_unit_test(escaped_json_means_the_same),
         cmocka_unit_test(long_text_is_cut_to_its_columns),

@@ -125,6 +125,16 @@ static void the_quick_way_finds_what_the_other_finds(void **state)
     }
 }
 
+static void the_quick_way_takes_ids_of_any_length(void **state)
+{
+    (void)state;
+    static const char digits[] = "9223372036854775807922";
+    for (int length = 0; length < (int)sizeof(digits); length++) {
+        kg_auto(kg_free) char *line = kg_format("{" V ",\"id\":%.*s,\"result\":1}", length, digits);
+        check_same(kg_str(line));
+    }
+}
+
 static void errors_of_the_wrong_shape(void **state)
 {
     (void)state;
@@ -517,6 +527,7 @@ int main(void)
         cmocka_unit_test(requests_and_notifications),
         cmocka_unit_test(results_and_errors),
         cmocka_unit_test(the_quick_way_finds_what_the_other_finds),
+        cmocka_unit_test(the_quick_way_takes_ids_of_any_length),
         cmocka_unit_test(errors_of_the_wrong_shape),
         cmocka_unit_test(ids_are_positive_plain_integers_and_nothing_else),
         cmocka_unit_test(an_answer_without_an_id_is_none),

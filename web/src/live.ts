@@ -4,7 +4,7 @@ import { useEffect, useRef } from "preact/hooks";
 import { enter, session } from "./api";
 
 export interface Happening {
-  type: "notification" | "state" | "audit" | "missed";
+  type: "notification" | "state" | "audit" | "question" | "missed";
   plugin?: string;
   event?: string; // of the audit log
   to?: string; // the new state

@@ -4,6 +4,7 @@ import { Component, type ComponentChild, type ComponentChildren, render } from "
 import { useEffect, useRef } from "preact/hooks";
 import { enter, may, type Schemas, session } from "./api";
 import { connect, link } from "./live";
+import { Questions } from "./questions";
 import "./style.css";
 import { Badge, Command, Dialogs, noteError, Notes, Problem } from "./ui";
 import { Access } from "./views/access";
@@ -77,6 +78,7 @@ function Frame() {
         </div>
       </header>
       {link.value === "lost" && <div class="lost" role="alert">{LINK_WORDS.lost}</div>}
+      <Questions place={place.value} />
       <main id="main" tabIndex={-1}>
         <Guard key={place.value.slice(0, 2).join("/")}>
           {!view ? <p>There is nothing here. <a href="#/">Back to the overview</a></p> : may(view.scope) ? view.show(rest) : <p>This takes the scope <code>{view.scope}</code>, which this session does not have.</p>}

@@ -4,11 +4,13 @@ import { useState } from "preact/hooks";
 import { Field } from "./ui";
 import { harmless, pretty } from "./words";
 
-interface Schema {
+export interface Schema {
   type?: string | string[];
   title?: string;
   description?: string;
   enum?: unknown[];
+  enumNames?: string[];
+  oneOf?: { const?: unknown; title?: string }[];
   default?: unknown;
   properties?: Record<string, Schema>;
   required?: string[];
@@ -46,10 +48,20 @@ export function problemOf(schema: Schema, value: unknown, required: boolean): st
   if (typeof value === "number") return Number.isNaN(value) ? "must be a number" : checkNumber(schema, value);
   return typeof value === "string" && !schema.enum ? checkText(schema, value) : null;
 }
+// What it declares to be so where nobody says otherwise.
+export function defaultsOf(schema: Schema): Values {
+  return Object.fromEntries(Object.entries(schema.properties ?? {}).filter(([, one]) => one.default !== undefined).map(([name, one]) => [name, one.default]));
+}
+// The values to choose from, each with its words.
+function choicesOf(schema: Schema): [unknown, string][] | null {
+  if (schema.enum) return schema.enum.map((one, index) => [one, schema.enumNames?.[index] ?? String(one)]);
+  if (schema.oneOf?.every((one) => "const" in one)) return schema.oneOf.map((one) => [one.const, one.title ?? String(one.const)]);
+  return null;
+}
 export function problemsOf(schema: Schema, values: Values): string[] {
   return Object.entries(schema.properties ?? {}).flatMap(([name, one]) => {
     const problem = problemOf(one, values[name], schema.required?.includes(name) ?? false);
-    return problem ? [`${name} ${problem}`] : [];
+    return problem ? [`${harmless(one.title ?? name)} ${problem}`] : [];
   });
 }
 
@@ -75,11 +87,12 @@ function JsonControl({ value, set, id, described }: ControlProps) {
 function Control(props: ControlProps) {
   const { schema, value, set, id, described } = props;
   const common = { id, "aria-describedby": described };
-  if (schema.enum)
+  const choices = choicesOf(schema);
+  if (choices)
     return (
-      <select {...common} value={schema.enum.indexOf(value)} onChange={(event) => set(schema.enum![Number(event.currentTarget.value)])}>
+      <select {...common} value={choices.findIndex(([one]) => one === value)} onChange={(event) => set(choices[Number(event.currentTarget.value)]?.[0])}>
         <option value={-1}>–</option>
-        {schema.enum.map((one, index) => <option key={index} value={index}>{harmless(String(one))}</option>)}
+        {choices.map(([, words], index) => <option key={index} value={index}>{harmless(words)}</option>)}
       </select>
     );
   switch (typeOf(schema)) {
@@ -108,7 +121,7 @@ export function SchemaForm({ schema, values, set }: { schema: Schema; values: Va
     const required = schema.required?.includes(name) ?? false;
     const problem = values[name] === undefined ? null : problemOf(one, values[name], required);
     return (
-      <Field key={name} label={`${harmless(name)}${required ? "" : " (optional)"}`} help={harmless(one.description ?? "")} problem={problem}>
+      <Field key={name} label={`${harmless(one.title ?? name)}${required ? "" : " (optional)"}`} help={harmless(one.description ?? "")} problem={problem}>
         {(id, described) => <Control schema={one} value={values[name]} set={(value) => set({ ...values, [name]: value })} id={id} described={described} />}
       </Field>
     );

@@ -1,5 +1,6 @@
 /* The writer puts out valid JSON only, whatever bytes it is given; nothing is ever parsed back. */
 #include "base/json/internal.h"
+#include "base/json/short.h"
 
 /* One U+FFFD stands for each byte that is not part of a character. */
 static void put_utf8(struct kg_buf *buf, struct kg_str text)
@@ -63,8 +64,6 @@ static inline uint64_t copy_16(char *to, const char *from)
 }
 #endif
 
-#define SHORT_MAX ((size_t)64)
-
 /*
  * Names and ids, which most strings are: copied in words that may overlap, and looked at on the
  * way. False if the text is not that simple; what was copied then does not count.
@@ -115,16 +114,22 @@ static __attribute__((noinline)) void put_general(struct kg_buf *buf, struct kg_
     kg_buf_char(buf, '"');
 }
 
+char *kg_json_put_short(char *to, struct kg_str text)
+{
+    if (text.length > KG_JSON_SHORT_MAX || !copy_short(to + 1, text))
+        return NULL;
+    to[0] = to[text.length + 1] = '"';
+    return to + text.length + 2;
+}
+
 void kg_json_put_string(struct kg_buf *buf, struct kg_str text)
 {
     kg_buf_reserve(buf, text.length + 2);
-    char *to = buf->data + buf->length;
-    if (text.length > SHORT_MAX || !copy_short(to + 1, text)) {
+    char *end = kg_json_put_short(buf->data + buf->length, text);
+    if (end != NULL)
+        buf->length = (size_t)(end - buf->data);
+    else
         put_general(buf, text);
-        return;
-    }
-    to[0] = to[text.length + 1] = '"';
-    buf->length += text.length + 2;
 }
 
 struct kg_json_writer kg_json_writer(struct kg_buf *buf)

@@ -11,29 +11,18 @@
  * code. Any number of requests may be on their way. The end of stdin ends all of them.
  */
 #include "base/confine.h"
+#include "fetch/worker/worker.h"
 #include "model/worker/internal.h"
 #include "wire/wire.h"
 
-#include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <unistd.h>
 
-#define READ_BYTES 65536 /* of stdin at once: a pipe holds as much */
-#define OPEN_FILES 256   /* more than all connections at the same time */
+#define NAME "kaged-model"
 
 struct worker {
-    struct frame frame;
     struct kg_buf lines; /* to be written */
     struct transfers *transfers;
-    char scratch[READ_BYTES];
 };
-
-static int leave(const char *why)
-{
-    fprintf(stderr, "kaged-model: %s\n", why);
-    return EXIT_FAILURE;
-}
 
 /* -- what is asked ----------------------------------------------------------------------------- */
 
@@ -66,7 +55,7 @@ static void cancel(struct worker *worker, const struct rpc_message *message)
 }
 
 /* The daemon writes nothing else; what does not fit is passed over. */
-static bool on_line(void *data, struct kg_str line)
+static void on_line(void *data, struct kg_str line)
 {
     struct rpc_message message;
     rpc_parse(line, &message);
@@ -74,52 +63,32 @@ static bool on_line(void *data, struct kg_str line)
         start(data, &message);
     else if (message.kind == RPC_NOTIFICATION)
         cancel(data, &message);
-    return true;
 }
 
-/* 1: there may be more, 0: the end of stdin, negative: failed. */
-static int read_some(struct worker *worker)
+static bool on_turn(void *data, int fd)
 {
-    size_t size;
-    char *space = frame_space(&worker->frame, worker->scratch, sizeof(worker->scratch), &size);
-    ssize_t got = read(STDIN_FILENO, space, size);
-    if (got < 0)
-        return errno == EINTR || errno == EAGAIN ? 1 : -errno;
-    if (got == 0)
-        return 0;
-    return frame_advance(&worker->frame, space, (size_t)got, on_line, worker) == FRAME_OK
-               ? 1
-               : -EMSGSIZE;
-}
-
-static int serve(struct worker *worker)
-{
-    int result = 1;
-    while (result > 0) {
-        if (transfers_turn(worker->transfers, STDIN_FILENO))
-            result = read_some(worker);
-        int wrote = kg_write_all(STDOUT_FILENO, worker->lines.data, worker->lines.length);
-        worker->lines.length = 0;
-        result = wrote < 0 ? wrote : result;
-    }
-    return result;
+    const struct worker *worker = data;
+    return transfers_turn(worker->transfers, fd);
 }
 
 int main(void)
 {
     struct kg_err err;
-    kg_confine(077, 0, OPEN_FILES); /* no core with a key in it, no file */
-    struct worker *worker = kg_alloc(sizeof(*worker));
-    worker->frame.line_max = MODEL_LINE_BYTES;
-    worker->transfers = transfers_new(&worker->lines, &err);
-    if (worker->transfers == NULL) {
-        free(worker);
-        return leave(err.message);
-    }
-    int result = serve(worker);
-    transfers_free(worker->transfers);
-    frame_free(&worker->frame);
-    kg_buf_free(&worker->lines);
-    free(worker);
-    return result == 0 ? EXIT_SUCCESS : leave(strerror(-result));
+    struct worker worker = {0};
+    kg_confine(077, 0, FETCH_OPEN_FILES); /* no core with a key in it, no file */
+    worker.transfers = transfers_new(&worker.lines, &err);
+    if (worker.transfers == NULL)
+        return fetch_leave(NAME, err.message);
+    const struct fetch_program program = {
+        .name = NAME,
+        .line_max = MODEL_LINE_BYTES,
+        .lines = &worker.lines,
+        .on_line = on_line,
+        .turn = on_turn,
+        .data = &worker,
+    };
+    int exit_code = fetch_serve(&program);
+    transfers_free(worker.transfers);
+    kg_buf_free(&worker.lines);
+    return exit_code;
 }

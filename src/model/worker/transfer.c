@@ -3,9 +3,9 @@
  * process ends before. A request is sent again only while nothing of an answer has been passed on,
  * and never past its time. Redirects are not followed: whoever holds a key is asked by name.
  */
+#include "fetch/worker/worker.h"
 #include "model/worker/internal.h"
 
-#include <curl/curl.h>
 #include <errno.h>
 #include <stdlib.h>
 
@@ -16,8 +16,6 @@
 #define RETRY_WAIT_MS    60000 /* a longer Retry-After is told, not waited for */
 #define LINGER_MS        500   /* after the last event, for the end of the transfer */
 #define NEVER            UINT64_MAX
-#define CONNECTIONS_MAX  64L /* at the same time: requests past it wait */
-#define KEPT_CONNECTIONS 8L  /* for the next requests */
 
 struct transfer {
     struct transfer *next;
@@ -127,30 +125,6 @@ static void end_try(struct transfer *transfer)
     transfer->answer = NULL;
 }
 
-static void set_options(struct transfer *transfer)
-{
-    const struct request *request = transfer->request;
-    CURL *easy = transfer->easy;
-    curl_easy_setopt(easy, CURLOPT_URL, request->url);
-    curl_easy_setopt(easy, CURLOPT_PROTOCOLS_STR, "http,https");
-    curl_easy_setopt(easy, CURLOPT_FOLLOWLOCATION, 0L);
-    curl_easy_setopt(easy, CURLOPT_PROXY, "");
-    curl_easy_setopt(easy, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1);
-    curl_easy_setopt(easy, CURLOPT_HTTPHEADER, transfer->headers);
-    curl_easy_setopt(easy, CURLOPT_USERAGENT, "kaged/" KAGED_VERSION);
-    curl_easy_setopt(easy, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)request->body.length);
-    curl_easy_setopt(easy, CURLOPT_POSTFIELDS, request->body.data);
-    curl_easy_setopt(easy, CURLOPT_CONNECTTIMEOUT_MS, (long)request->bounds.connect_ms);
-    curl_easy_setopt(easy, CURLOPT_NOSIGNAL, 1L);
-    curl_easy_setopt(easy, CURLOPT_TCP_KEEPALIVE, 1L);
-    curl_easy_setopt(easy, CURLOPT_ERRORBUFFER, transfer->curl_words);
-    curl_easy_setopt(easy, CURLOPT_WRITEFUNCTION, on_body);
-    curl_easy_setopt(easy, CURLOPT_WRITEDATA, transfer);
-    curl_easy_setopt(easy, CURLOPT_HEADERFUNCTION, on_header);
-    curl_easy_setopt(easy, CURLOPT_HEADERDATA, transfer);
-    curl_easy_setopt(easy, CURLOPT_PRIVATE, transfer);
-}
-
 static void begin_try(struct transfer *transfer)
 {
     transfer->tries++;
@@ -159,13 +133,15 @@ static void begin_try(struct transfer *transfer)
         transfer->headers = curl_slist_append(transfer->headers, *header);
     transfer->answer = answer_new(transfer->request, transfer->all->lines);
     transfer->failure = (struct failure){0};
-    transfer->curl_words[0] = '\0';
     transfer->looked = transfer->is_stream = false;
     transfer->header_bytes = 0;
     transfer->uploaded = 0;
     transfer->idle_since_ms = kg_monotonic_ms();
     transfer->linger_until_ms = NEVER;
-    set_options(transfer);
+    fetch_set_options(transfer->easy, transfer->request->url, transfer->headers,
+                      (long)transfer->request->bounds.connect_ms);
+    fetch_set_body(transfer->easy, kg_buf_view(&transfer->request->body));
+    fetch_set_receiver(transfer->easy, on_header, on_body, transfer->curl_words, transfer);
     curl_multi_add_handle(transfer->all->multi, transfer->easy);
 }
 
@@ -246,8 +222,7 @@ static void read_refusal(struct transfer *transfer)
 
 static void read_curl_code(struct transfer *transfer, CURLcode result)
 {
-    const char *words =
-        transfer->curl_words[0] != '\0' ? transfer->curl_words : curl_easy_strerror(result);
+    const char *words = fetch_words(transfer->curl_words, result);
     enum model_failure code = MODEL_LOST;
     switch (result) {
     case CURLE_PEER_FAILED_VERIFICATION:
@@ -271,8 +246,9 @@ static void read_curl_code(struct transfer *transfer, CURLcode result)
 }
 
 /* The first that applies tells how it went. */
-static void on_transfer_done(struct transfer *transfer, CURLcode result)
+static void on_transfer_done(void *ended, CURLcode result)
 {
+    struct transfer *transfer = ended;
     long status = 0;
     curl_easy_getinfo(transfer->easy, CURLINFO_RESPONSE_CODE, &status);
     if (!transfer->looked && result == CURLE_OK)
@@ -339,13 +315,9 @@ static void check_time(struct transfer *transfer, uint64_t now_ms)
 
 struct transfers *transfers_new(struct kg_buf *lines, struct kg_err *err)
 {
-    CURLM *multi = curl_global_init(CURL_GLOBAL_DEFAULT) == 0 ? curl_multi_init() : NULL;
-    if (multi == NULL) {
-        kg_fail(err, KG_E_INTERNAL, "libcurl does not start");
+    CURLM *multi = fetch_multi_new(err);
+    if (multi == NULL)
         return NULL;
-    }
-    curl_multi_setopt(multi, CURLMOPT_MAX_TOTAL_CONNECTIONS, CONNECTIONS_MAX);
-    curl_multi_setopt(multi, CURLMOPT_MAXCONNECTS, KEPT_CONNECTIONS);
     struct transfers *transfers = kg_alloc(sizeof(*transfers));
     transfers->multi = multi;
     transfers->lines = lines;
@@ -358,8 +330,7 @@ void transfers_free(struct transfers *transfers)
         return;
     while (transfers->first != NULL)
         transfer_free(transfers->first);
-    curl_multi_cleanup(transfers->multi);
-    curl_global_cleanup();
+    fetch_multi_free(transfers->multi);
     free(transfers);
 }
 
@@ -397,28 +368,13 @@ static int wait_ms(const struct transfers *transfers)
     return wait < INT32_MAX ? (int)wait : INT32_MAX;
 }
 
-static void move_on(struct transfers *transfers)
+bool transfers_turn(struct transfers *transfers, int fd)
 {
-    int running, left;
-    const CURLMsg *message;
-    curl_multi_perform(transfers->multi, &running);
-    while ((message = curl_multi_info_read(transfers->multi, &left)) != NULL) {
-        struct transfer *transfer = NULL;
-        curl_easy_getinfo(message->easy_handle, CURLINFO_PRIVATE, (char **)&transfer);
-        if (message->msg == CURLMSG_DONE)
-            on_transfer_done(transfer, message->data.result);
-    }
+    bool is_readable = fetch_turn(transfers->multi, fd, wait_ms(transfers), on_transfer_done);
     uint64_t now_ms = kg_monotonic_ms();
     for (struct transfer *at = transfers->first, *next; at != NULL; at = next) {
         next = at->next;
         check_time(at, now_ms);
     }
-}
-
-bool transfers_turn(struct transfers *transfers, int fd)
-{
-    struct curl_waitfd input = {.fd = fd, .events = CURL_WAIT_POLLIN};
-    curl_multi_poll(transfers->multi, &input, 1, wait_ms(transfers), NULL);
-    move_on(transfers);
-    return input.revents != 0;
+    return is_readable;
 }

@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
-"""A legacy MCP server with the tools, resources and prompts that the protocol's conformance suite
-names. Four more are for tests of ours: `hang` answers only when it is cancelled, `cancelled` says
-how often that was, `sleep` takes as long as it is told to, and `touch` changes a resource."""
+"""An MCP server of the era that ERA names, with the tools, resources and prompts that the protocol's
+conformance suite names. More are for tests of ours: `hang` answers only when it is cancelled,
+`cancelled` says how often that was, `sleep` takes as long as it is told to, `touch` changes a
+resource, `open_page` has a page opened, and `folders` asks for the client's."""
 import json
+import os
 import sys
 import threading
 import time
@@ -11,6 +13,7 @@ PNG = ("iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8BQDwAEhQGA
        "gg==")
 WAV = "UklGRiYAAABXQVZFZm10IBAAAAABAAEAQB8AAAB9AAACABAAZGF0YQIAAAA="
 NOTHING = {"type": "object"}
+MODERN = os.environ.get("ERA") == "modern"
 SCHEMA_2020 = {
     "$schema": "https://json-schema.org/draft/2020-12/schema",
     "type": "object",
@@ -103,6 +106,83 @@ def elicit(message, schema, words):
     return text(f"{words}: action={answer['action']}, content={json.dumps(answer.get('content'))}")
 
 
+def open_page(_, call):
+    return text(ask("elicitation/create", {"mode": "url", "message": "Log in", "elicitationId": "e1",
+                                           "url": "https://example.org/in"})["action"])
+
+
+def folders(_, call):
+    return text(json.dumps(ask("roots/list", {})["roots"]))
+
+
+# A modern server asks in its answers: each function has the params of the call, and gives a result.
+
+def form(message, name, kind="string"):
+    return {"method": "elicitation/create", "params": {"message": message, "requestedSchema": {
+        "type": "object", "properties": {name: {"type": kind}}, "required": [name]}}}
+
+
+def question(words):
+    return {"method": "sampling/createMessage", "params": {"maxTokens": 100, "messages": [
+        {"role": "user", "content": {"type": "text", "text": words}}]}}
+
+
+ROOTS = {"method": "roots/list", "params": {}}
+
+
+def wants(inputs, finish=lambda given: text(json.dumps(given)), state="kept"):
+    """A tool that wants these before it is done."""
+    def call(params):
+        given = params.get("inputResponses") or {}
+        if all(isinstance(given.get(key), dict) for key in inputs):
+            return finish(given)
+        return {"resultType": "input_required", "inputRequests": inputs, "requestState": state}
+    return call
+
+
+def two_rounds(params):
+    if params.get("requestState") == "second":
+        return text("Blue, Alice.")
+    if "step1" in params.get("inputResponses", {}):
+        return wants({"step2": form("Step 2: What is your favorite color?", "color")},
+                     state="second")({})
+    return wants({"step1": form("Step 1: What is your name?", "name")}, state="first")(params)
+
+
+def needs_sampling(params):
+    if "sampling" in params["_meta"]["io.modelcontextprotocol/clientCapabilities"]:
+        return text("It is there.")
+    return {"code": -32021, "message": "it needs sampling",
+            "data": {"requiredCapabilities": {"sampling": {}}}}
+
+
+def may(params):
+    """Of a sample and a form what the client has declared."""
+    has = params["_meta"]["io.modelcontextprotocol/clientCapabilities"]
+    inputs = {"sampling": question("Say hello."), "elicitation": form("Who are you?", "name")}
+    return wants({key: inputs[key] for key in inputs if key in has})(params)
+
+
+ASKING = {
+    "elicitation": wants({"user_name": form("What is your name?", "name")},
+                         lambda given: text(f"Hello, {given['user_name']}!")),
+    "sampling": wants({"capital_question": question("What is the capital of France?")}),
+    "list_roots": wants({"client_roots": ROOTS}),
+    "request_state": wants({"confirm": form("Please confirm", "ok", "boolean")},
+                           lambda _: text("state-ok")),
+    "multiple_inputs": wants({"user_name": form("What is your name?", "name"),
+                              "greeting": question("Generate a greeting"), "client_roots": ROOTS}),
+    "multi_round": two_rounds,
+    "tampered_state": wants({"confirm": form("Please confirm", "ok", "boolean")}),
+    "capabilities": may,
+}
+ASKING = {f"test_input_required_result_{name}": function for name, function in ASKING.items()}
+ASKING["test_missing_capability"] = needs_sampling
+ASKING["test_streaming_elicitation"] = ASKING["test_input_required_result_elicitation"]
+ask_context = wants({"user_context": form("What context should the prompt use?", "context")},
+                    lambda given: messages(say_text(json.dumps(given))))
+
+
 def fail(_, call):
     raise RuntimeError("This tool intentionally returns an error for testing")
 
@@ -153,11 +233,21 @@ TOOLS = {
         NOTHING, lambda *_: elicit("Enums", ENUMS, "Elicitation completed"), None),
     "json_schema_2020_12_tool": (SCHEMA_2020, lambda *_: text("It fits."), None),
     "hang": (NOTHING, hang, {"destructiveHint": True}),
+    "open_page": (NOTHING, open_page, None),
+    "folders": (NOTHING, folders, None),
     "cancelled": (NOTHING, lambda *_: text(str(len(cancelled))), None),
     "touch": ({"type": "object", "properties": {"uri": {"type": "string"}}}, touch, None),
     "sleep": ({"type": "object", "required": ["ms"], "properties": {"ms": {"type": "integer"}}},
               sleep, None),
 }
+
+
+if MODERN:
+    TOOLS.update({name: (NOTHING, None, None) for name in ASKING})
+    TOOLS["test_logging_tool"] = TOOLS["test_tool_with_logging"]
+    TOOLS["test_custom_header"] = ({"type": "object", "properties": {
+        "region": {"type": "string", "x-mcp-header": "Region"},
+        "zone": {"type": "integer", "x-mcp-header": "Zone"}}}, lambda a, _: text(json.dumps(a)), None)
 
 
 def describe(name):
@@ -213,12 +303,24 @@ def list_prompts():
         for name, (arguments, _) in PROMPTS.items()]
 
 
+ASKING_PROMPTS = [{"name": "test_input_required_result_prompt",
+                   "description": "Asks for its context."}] if MODERN else []
+
+
+def get_prompt(params):
+    if MODERN and params["name"] == "test_input_required_result_prompt":
+        return ask_context(params)
+    return PROMPTS[params["name"]][1](params.get("arguments", {}))
+
+
+CAPABILITIES = {"tools": {}, "resources": {"subscribe": True}, "prompts": {}, "completions": {},
+                "logging": {}}
 METHODS = {
     "ping": lambda _: {},
     "initialize": lambda _: {
         "protocolVersion": "2025-11-25", "serverInfo": {"name": "reference", "version": "1"},
-        "capabilities": {"tools": {}, "resources": {"subscribe": True}, "prompts": {},
-                         "completions": {}, "logging": {}}},
+        "capabilities": CAPABILITIES},
+    "server/discover": lambda _: {"supportedVersions": ["2026-07-28"], "capabilities": CAPABILITIES},
     "logging/setLevel": lambda _: {},
     "tools/list": lambda _: {"tools": [describe(name) for name in TOOLS]},
     "resources/list": lambda _: {"resources": [
@@ -229,33 +331,44 @@ METHODS = {
     "resources/read": lambda params: read(params["uri"]),
     "resources/subscribe": lambda params: subscribed.add(params["uri"]) or {},
     "resources/unsubscribe": lambda params: subscribed.discard(params["uri"]) or {},
-    "prompts/list": lambda _: {"prompts": list_prompts()},
-    "prompts/get": lambda params: PROMPTS[params["name"]][1](params.get("arguments", {})),
+    "prompts/list": lambda _: {"prompts": list_prompts() + ASKING_PROMPTS},
+    "prompts/get": get_prompt,
     "completion/complete": lambda _: {"completion": {"values": ["paris", "park"], "total": 2,
                                                      "hasMore": False}},
 }
+
+
+def complete(result):
+    """What every result of a modern server has."""
+    return {"resultType": "complete", "ttlMs": 0, "cacheScope": "private", **result} if MODERN else result
 
 
 def call(message):
     params = message["params"]
     about = {"id": message["id"], "token": params.get("_meta", {}).get("progressToken")}
     try:
-        result = TOOLS[params["name"]][1](params.get("arguments", {}), about)
+        asks = ASKING.get(params["name"])
+        function = TOOLS[params["name"]][1]
+        result = asks(params) if function is None else function(params.get("arguments", {}), about)
     except KeyError:
         result = text(f"Unknown tool: {params['name']}", isError=True)
     except RuntimeError as error:
         result = text(str(error), isError=True)
-    if result is not None:
-        say({"id": message["id"], "result": result})
+    if result is not None and "code" in result:
+        say({"id": message["id"], "error": result})
+    elif result is not None:
+        say({"id": message["id"], "result": complete(result)})
 
 
 def answer(message):
     method = METHODS.get(message["method"])
+    if message["method"] == ("initialize" if MODERN else "server/discover"):
+        method = None
     try:
         if method is None:
             say({"id": message["id"], "error": {"code": -32601, "message": "Method not found"}})
         else:
-            say({"id": message["id"], "result": method(message.get("params", {}))})
+            say({"id": message["id"], "result": complete(method(message.get("params", {})))})
     except LookupError as error:
         say({"id": message["id"], "error": {"code": -32002, "message": "Resource not found",
                                             "data": {"uri": error.args[0]}}})
@@ -273,5 +386,5 @@ for line in sys.stdin:
             cancels.notify_all()
     elif message["method"] == "tools/call":
         threading.Thread(target=call, args=(message,), daemon=True).start()
-    elif "id" in message:
+    elif "id" in message and message["method"] != "subscriptions/listen":
         answer(message)

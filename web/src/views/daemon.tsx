@@ -1,8 +1,64 @@
 // The daemon itself: whether it is well, where its things are, and what its configuration changed.
 import { call } from "../api";
 import { useAsk } from "../ask";
-import { Act, Card, Command, Facts, Figure, note, Said, Shown, Time } from "../ui";
+import { Act, Badge, Card, Command, Facts, Figure, note, Said, Shown, Time } from "../ui";
 import { bytes, count, micros, span } from "../words";
+
+// What the daemon found of all that cages need; a trial with a whole cage is the command's.
+function Doctor() {
+  const asked = useAsk(() => call("GET /api/v1/doctor"), []);
+  return (
+    <Shown asked={asked}>
+      {({ checks, verdict }) => (
+        <Card title="Is the machine right for it?" aside={<Badge word={verdict === "full" ? "ok" : verdict === "none" ? "missing" : verdict} />}>
+          <p>{verdict === "full" ? "Plugins run fully caged." : verdict === "degraded" ? "Plugins run caged, with less around them than there could be." : "No plugin can start."}</p>
+          <ul class="refusals">
+            {checks.map((one) => (
+              <li key={one.name}>
+                <div>
+                  <strong><Said text={one.name} /></strong> <Said text={one.detail} />
+                  {one.means && <div class="faint"><Said text={one.means} /></div>}
+                  {one.remedy && <div>{one.status === "ok" ? "Advice: " : "To mend it: "}<Said text={one.remedy} /></div>}
+                </div>
+                <Badge word={one.status} />
+              </li>
+            ))}
+          </ul>
+          <p class="faint">This is what the daemon found at its start. The command looks again, and builds a whole cage to try:</p>
+          <Command text="kaged doctor" />
+        </Card>
+      )}
+    </Shown>
+  );
+}
+
+// What the operator loaded into the daemon; most have none, and see nothing of it.
+function SystemPlugins() {
+  const asked = useAsk(() => call("GET /api/v1/system-plugins"), [], { every: 5000 });
+  const plugins = asked.value?.system_plugins ?? [];
+  if (plugins.length === 0) return null;
+  return (
+    <Card title="System plugins">
+      <div class="scroll" tabIndex={0} role="region" aria-label="System plugins">
+        <table>
+          <thead><tr><th scope="col">Name</th><th scope="col">State</th><th scope="col">Calls</th><th scope="col">Over 50 ms</th><th scope="col">Dropped</th><th scope="col">File</th></tr></thead>
+          <tbody>
+            {plugins.map((one) => (
+              <tr key={one.name}>
+                <td><Said text={one.name} /></td>
+                <td><Badge word={one.state} />{(one.problem ?? one.left_in) && <div><Said text={one.problem ?? `The daemon ended while it was in: ${one.left_in}`} /></div>}</td>
+                <td>{count(one.calls)}</td>
+                <td>{count(one.slow)}</td>
+                <td>{count(one.dropped)}</td>
+                <td><code><Said text={one.path} /></code></td>
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      </div>
+    </Card>
+  );
+}
 
 export function DaemonView() {
   const asked = useAsk(() => call("GET /api/v1/status"), [], { every: 2000 });
@@ -42,10 +98,8 @@ export function DaemonView() {
                 ]}
               />
             </Card>
-            <Card title="Is the machine right for it?">
-              <p>This looks at all that cages need of the machine, and says what to do about what is missing:</p>
-              <Command text="kaged doctor" />
-            </Card>
+            <Doctor />
+            <SystemPlugins />
           </>
         )}
       </Shown>

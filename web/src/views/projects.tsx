@@ -104,7 +104,37 @@ function AgentPlugin({ plugin }: { plugin: Schemas["AgentPlugin"] }) {
   );
 }
 
-function AgentCard({ agent }: { agent: Agent }) {
+// As `kaged project add`: the project's file is changed, and read again.
+function AddPlugin({ project, agent, again }: { project: Project; agent: Agent; again: () => void }) {
+  const [plugin, setPlugin] = useState("");
+  const asked = useAsk(async () => (may("plugins:read") ? (await call("GET /api/v1/plugins")).plugins : []), [project.id]);
+  const has = new Set(agent.plugins.flatMap((one) => [one.plugin, one.package]));
+  const others = [...new Set((asked.value ?? []).map((one) => one.name.split("@")[0]))].filter((name) => !has.has(name));
+  const add = async () => {
+    await call("POST /api/v1/projects/{id}/agents/{path}/plugins", { path: { id: project.id, path: agent.path }, body: { plugin: plugin.trim() } });
+    note("done", `${agent.path} has ${plugin.trim()} now; it is in the project's file.`);
+    setPlugin("");
+    again();
+  };
+  return (
+    <details>
+      <summary>Add a plugin</summary>
+      <form class="stack" onSubmit={(event) => event.preventDefault()}>
+        <Field label="Plugin" help="The name of one that is installed, or a package: one that is not here yet is waited for. It is written to the project's file.">
+          {(id, described) => (
+            <>
+              <input id={id} aria-describedby={described} list={`${id}-names`} autocomplete="off" spellcheck={false} value={plugin} onInput={(event) => setPlugin(event.currentTarget.value)} />
+              <datalist id={`${id}-names`}>{others.map((one) => <option key={one} value={harmless(one)} />)}</datalist>
+            </>
+          )}
+        </Field>
+        <div class="actions"><Act submits kind="primary" disabled={!plugin.trim()} label={`Add to ${agent.path}`} act={add}>Add</Act></div>
+      </form>
+    </details>
+  );
+}
+
+function AgentCard({ project, agent, again }: { project: Project; agent: Agent; again: () => void }) {
   const off = agent.tools.filter((one) => !one.enabled).length;
   return (
     <Card title={<code><Said text={agent.path} /></code>} aside={<span class="faint"><Said text={agent.model ?? "no model"} /></span>}>
@@ -116,6 +146,7 @@ function AgentCard({ agent }: { agent: Agent }) {
           <ul class="lines">{agent.tools.map((one) => <li key={one.name}><code class={one.enabled ? "" : "faint"}><Said text={one.name} /></code> <span class="faint"><Said text={one.description} /></span>{!one.enabled && <span class="tag">off</span>}</li>)}</ul>
         </details>
       )}
+      {project.file && may("projects:write") && <AddPlugin project={project} agent={agent} again={again} />}
     </Card>
   );
 }
@@ -234,7 +265,7 @@ export function ProjectView({ id, part }: { id: string; part: string }) {
             </div>
             <Problems project={project} />
             <Tabs base={`#/projects/${encodeURIComponent(id)}`} chosen={chosen} tabs={PARTS} />
-            {chosen === "settings" ? <Settings project={project} /> : (project.agents ?? []).map((one) => <AgentCard key={one.path} agent={one} />)}
+            {chosen === "settings" ? <Settings project={project} /> : (project.agents ?? []).map((one) => <AgentCard key={one.path} project={project} agent={one} again={asked.again} />)}
           </>
         )}
       </Shown>

@@ -50,6 +50,8 @@ function eventWords(content: unknown): string {
       return "The session started.";
     case "seat_moved":
       return `The seat moved from ${member(content, "from")} to ${member(content, "to")}.`;
+    case "turn_failed":
+      return `The turn failed: ${member(content, "message")}`;
     default:
       return JSON.stringify(content);
   }
@@ -159,6 +161,9 @@ function grown(turn: Turn, line: Line): Turn {
     case "retry":
       parts.push({ remark: `${line.message}; tried again in ${Math.round(Number(line.after_ms) / 1000)} s` });
       break;
+    case "window":
+      parts.push({ remark: `The context has about ${count(Number(line.tokens))} tokens, and the model takes ${count(Number(line.window_tokens))}.` });
+      break;
     case "compaction":
       parts.push({ remark: "The context was compacted." });
   }
@@ -179,18 +184,69 @@ function Running({ turn }: { turn: Turn }) {
   );
 }
 
+// -- commands of scripts --------------------------------------------------------------------------------
+
+type Command = Schemas["SessionCommands"]["commands"][number];
+interface Told {
+  said: string;
+  lines: { text: string; error: boolean }[];
+}
+const commandOf = (commands: Command[], text: string): Command | undefined => {
+  const name = /^\/(\S+)/.exec(text)?.[1];
+  return name === undefined ? undefined : commands.find((one) => one.name === name || one.aliases.includes(name));
+};
+
+async function runCommand(session: Session, command: Command, said: string, tell: (told: Told) => void): Promise<void> {
+  const told: Told = { said, lines: [] };
+  const args = said.replace(/^\/\S+\s?/, "");
+  tell({ ...told });
+  for await (const line of lines(await send("POST /api/v1/sessions/{id}/commands/{name}", { path: { id: session.id, name: command.name }, body: { args } }))) {
+    if (typeof line.text === "string" && line.text !== "") told.lines.push({ text: line.text, error: line.is_error === true });
+    tell({ ...told, lines: [...told.lines] });
+  }
+}
+
+// What a command said; it is nobody's message, so it is not in the transcript.
+function Answered({ told, close }: { told: Told; close: () => void }) {
+  return (
+    <div class="injected" role="status">
+      <div class="line"><code><Said text={told.said} /></code><Act kind="plain" label="Hide what the command said" act={close}>✕</Act></div>
+      {told.lines.map((line, index) => (line.error ? <div key={index} class="problem"><Said text={line.text} /></div> : <Markdown key={index} text={line.text} />))}
+    </div>
+  );
+}
+
+function Suggestions({ commands, text, take }: { commands: Command[]; text: string; take: (text: string) => void }) {
+  const begun = /^\/(\S*)$/.exec(text)?.[1];
+  const fitting = begun === undefined ? [] : commands.filter((one) => [one.name, ...one.aliases].some((name) => name.startsWith(begun)));
+  if (fitting.length === 0) return null;
+  return (
+    <ul class="suggestions" aria-label="Commands">
+      {fitting.map((one) => (
+        <li key={one.name}><button type="button" class="plain" onClick={() => take(`/${one.name} `)}><code>/{harmless(one.name)}</code> <span class="faint"><Said text={one.description} /> (<Said text={one.plugin} />)</span></button></li>
+      ))}
+    </ul>
+  );
+}
+
 function Composer({ session, again, setTurn }: { session: Session; again: () => void; setTurn: (change: (old: Turn | null) => Turn | null) => void }) {
   const [text, setText] = useState("");
   const [busy, setBusy] = useState(false);
+  const [told, setTold] = useState<Told | null>(null);
+  const asked = useAsk(() => call("GET /api/v1/sessions/{id}/commands", { path: { id: session.id } }), [session.id, session.state]);
+  const commands = asked.value?.commands ?? [];
   const box = useRef<HTMLTextAreaElement>(null);
   const say = async () => {
     const said = text.trim();
     if (!said || busy) return;
+    const command = commandOf(commands, said);
     setBusy(true);
     setText("");
-    setTurn(() => ({ said, parts: [] }));
+    setTold(null);
+    if (!command) setTurn(() => ({ said, parts: [] }));
     try {
-      for await (const line of lines(await send("POST /api/v1/sessions/{id}/runs", { path: { id: session.id }, body: { text: said } }))) {
+      if (command) await runCommand(session, command, said, setTold);
+      else for await (const line of lines(await send("POST /api/v1/sessions/{id}/runs", { path: { id: session.id }, body: { text: said } }))) {
         setTurn((old) => old && grown(old, line));
         const error = line.error as { message: string; hint?: string } | null | undefined;
         if (line.type === "end" && error) note("failed", error.message, error.hint);
@@ -206,13 +262,20 @@ function Composer({ session, again, setTurn }: { session: Session; again: () => 
     }
   };
   const running = busy || session.running;
+  const take = (words: string) => {
+    setText(words);
+    box.current?.focus();
+  };
   return (
+    <>
+    {told && <Answered told={told} close={() => setTold(null)} />}
     <form class="composer" onSubmit={(event) => { event.preventDefault(); void say(); }}>
+      <Suggestions commands={commands} text={text} take={take} />
       <textarea
         ref={box}
         rows={3}
         aria-label={`What to say to ${session.seat}`}
-        placeholder={`Say something to ${session.seat}. Enter sends it, Shift and Enter begin a line.`}
+        placeholder={`Say something to ${session.seat}. Enter sends it, Shift and Enter begin a line.${commands.length > 0 ? " / lists commands." : ""}`}
         value={text}
         onInput={(event) => setText(event.currentTarget.value)}
         onKeyDown={(event) => {
@@ -225,6 +288,7 @@ function Composer({ session, again, setTurn }: { session: Session; again: () => 
         {running ? <Act kind="danger" act={() => call("POST /api/v1/sessions/{id}/cancel", { path: { id: session.id } })}>Stop</Act> : <button class="primary" disabled={!text.trim()}>Send</button>}
       </div>
     </form>
+    </>
   );
 }
 

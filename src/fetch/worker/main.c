@@ -1,0 +1,64 @@
+/*
+ * kaged-fetch: makes HTTP requests to one host and port, and can do nothing else. Lines of JSON-RPC
+ * come on stdin:
+ *
+ *   {"id":7,"method":"fetch","params":{"method","url","headers","body","timeout_ms",
+ *    "answer_bytes"}}
+ *
+ * and each is answered on stdout by {"status","body","truncated"}, or by an error in words. Any
+ * number of requests may be on their way. The end of stdin ends all of them.
+ */
+#include "base/confine.h"
+#include "fetch/worker/internal.h"
+#include "wire/wire.h"
+
+#define NAME       "kaged-fetch"
+#define LINE_BYTES ((size_t)8 << 20)
+
+struct worker {
+    struct kg_buf lines;
+    struct exchanges *exchanges;
+};
+
+/* The daemon writes nothing else; what does not fit is passed over. */
+static void on_line(void *data, struct kg_str line)
+{
+    struct worker *worker = data;
+    struct rpc_message message;
+    rpc_parse(line, &message);
+    if (message.kind != RPC_REQUEST)
+        return;
+    if (strcmp(message.method, "fetch") == 0)
+        exchanges_start(worker->exchanges, message.id,
+                        message.params.data ? message.params : KG_STR("null"));
+    else
+        exchange_put_error(&worker->lines, message.id, "there is no such method");
+}
+
+static bool on_turn(void *data, int fd)
+{
+    const struct worker *worker = data;
+    return exchanges_turn(worker->exchanges, fd);
+}
+
+int main(void)
+{
+    struct kg_err err;
+    struct worker worker = {0};
+    kg_confine(077, 0, FETCH_OPEN_FILES); /* no core with a key in it, no file */
+    worker.exchanges = exchanges_new(&worker.lines, &err);
+    if (worker.exchanges == NULL)
+        return fetch_leave(NAME, err.message);
+    const struct fetch_program program = {
+        .name = NAME,
+        .line_max = LINE_BYTES,
+        .lines = &worker.lines,
+        .on_line = on_line,
+        .turn = on_turn,
+        .data = &worker,
+    };
+    int exit_code = fetch_serve(&program);
+    exchanges_free(worker.exchanges);
+    kg_buf_free(&worker.lines);
+    return exit_code;
+}

@@ -1,0 +1,7 @@
+/* A shared object that is no system plugin. */
+int nothing(void);
+
+int nothing(void)
+{
+    return 0;
+}
