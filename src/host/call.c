@@ -514,11 +514,11 @@ static int hold(struct host_call *call, const struct host_passage *passage, stru
 /*
  * A process that may ask works for one conversation at a time, unless it says by which call it
  * asks. Calls of the conversation that has its turn go at once: one may be made while another
- * waits.
+ * waits. So do those of MCP clients, which hold nobody up: with calls of several, nobody is asked.
  */
 static bool has_turn(const struct host_process *process, const struct host_asker *asker)
 {
-    return process->sent == NULL || !host_process_may_ask(process) ||
+    return process->sent == NULL || asker->caller_id != NULL || !host_process_may_ask(process) ||
            instance_variant(process->instance) == DIALECT_MCP_MODERN ||
            host_is_same_conversation(process->sent->asker, asker);
 }

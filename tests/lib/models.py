@@ -206,6 +206,10 @@ class Aimock:
         self.address = found and found.group(1)
         return self.address
 
+    @property
+    def port(self):
+        return int(self.address.rsplit(":", 1)[1])
+
     def url(self, kind):
         return self.address + ("/v1" if kind == "openai" else "")
 
