@@ -133,6 +133,8 @@ static const struct command commands[] = {
     {"show", "", "what was said, and what became of it", pass_on, {"session", "show", "@"}},
     {"context", "", "what the model is sent", pass_on, {"session", "context", "@"}},
     {"tools", "", "agents of the project, plugins, tools", pass_on, {"project", "show", "%"}},
+    {"undo", "", "go back to before what was said last", pass_on, {"session", "undo", "@"}},
+    {"redo", "", "take that back", pass_on, {"session", "redo", "@"}},
     {"compact", "", "make room in the context", pass_on, {"session", "compact", "@"}},
     {"undo-compact", "", "take that back", pass_on, {"session", "undo-compact", "@"}},
     {"fork",

@@ -753,7 +753,8 @@ const struct cli_command cli_commands[] = {
         .help =
             "Begins a session of a project, or goes on with one, and sends each line that is "
             "typed to its agent, as session send does; a line that ends in a backslash goes on "
-            "in the next. Lines that begin with a slash are commands: /help lists them. Ctrl-C "
+            "in the next. Lines that begin with a slash are commands: /help lists them, /undo "
+            "and /redo go back and forth; one that is not in the list is a script's. Ctrl-C "
             "cancels a turn, and at an empty prompt leaves; the session stays, and --resume "
             "goes on with it.\n"
             "If local.toml has no model for the agent, what is at hand is offered: an Ollama on "
@@ -931,7 +932,7 @@ const struct cli_command cli_commands[] = {
     {
         .words = "session undo",
         .arguments = {"SESSION"},
-        .options = {DRY_RUN, YES, CONVERSATION_ONLY},
+        .options = {DRY_RUN, YES, CONVERSATION_ONLY, LAST},
         .summary = "go back to before what was said last",
         .help = "Goes back to before the last message of the user: the session, whose id stays, "
                 "stands on another branch, on which that was not said. Again for the message "
@@ -947,7 +948,7 @@ const struct cli_command cli_commands[] = {
     {
         .words = "session redo",
         .arguments = {"SESSION"},
-        .options = {DRY_RUN, YES, CONVERSATION_ONLY},
+        .options = {DRY_RUN, YES, CONVERSATION_ONLY, LAST},
         .summary = "take the last undo or rewind back",
         .help = "Goes back to the branch that the last session undo or session rewind left; again "
                 "for the one before; files, too, are as they were then. What was said since stays, "
@@ -957,7 +958,7 @@ const struct cli_command cli_commands[] = {
     {
         .words = "session rewind",
         .arguments = {"SESSION", "ENTRY"},
-        .options = {DRY_RUN, YES, CONVERSATION_ONLY},
+        .options = {DRY_RUN, YES, CONVERSATION_ONLY, LAST},
         .summary = "go back to an entry",
         .help = "As session undo, to any place: ENTRY, which is the number that session show "
                 "prints, or an id, is the last one afterwards.\n"

@@ -179,13 +179,13 @@ class Terminal(FlowTest):
             self.assertEqual((code, out), (5, ""))
             self.assertIn("--yes", errors)
             self.assertEqual(len(words(shop)), 4)
-            code, out, _ = shop.daemon.cli("session", "undo", "@last", "--yes")
+            code, out, _ = shop.daemon.cli("session", "undo", "--last", "--yes")
             self.assertEqual(code, 0)
             self.assertIn(f"session redo {shop.session} takes it back", out)
             self.assertEqual(words(shop), ["u0", "a0"])
-            code, out, _ = shop.daemon.cli("--json", "session", "redo", "@last", "--yes")
+            code, out, _ = shop.daemon.cli("--json", "session", "redo", "--last", "--yes")
             self.assertEqual((code, json.loads(out)["act"]), (0, "redo"))
-            code, out, _ = shop.daemon.cli("session", "rewind", "@last", "2", "--yes")
+            code, out, _ = shop.daemon.cli("session", "rewind", "--last", "2", "--yes")
             self.assertEqual((code, words(shop)), (0, ["u0"]))
 
 

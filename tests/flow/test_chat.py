@@ -111,6 +111,31 @@ class Talk(FlowTest):
         self.assertEqual([e["content"] for e in entries if e["role"] == "user"],
                          ["hello", "first \nsecond"])
 
+    def test_what_was_said_is_undone_and_redone_after_a_yes(self):
+        def said():
+            entries = self.daemon.api("GET", f"/sessions/{session}/entries")[1]["entries"]
+            return [entry["content"] for entry in entries if entry["role"] == "user"]
+
+        def answer(line, shown, answered, end):
+            chat.say(line, shown)
+            chat.wait(r"Do it\? \[y/N\] ")
+            chat.type(answered + "\n")
+            chat.wait(end)
+
+        with Chat(self.daemon, "--project", "talk") as chat:
+            session = chat.wait(r"(ses_\w+) in project talk").group(1)
+            chat.say("the first", "I am not a model")
+            chat.say("the second", "I am not a model")
+            answer("/undo", "from here on: the second", "n", "nothing was changed")
+            self.assertEqual(said(), ["the first", "the second"])
+            answer("/undo", "from here on: the second", "y", "takes it back")
+            self.assertEqual(said(), ["the first"])
+            answer("/redo", "instead of", "y", "done")
+            self.assertEqual(said(), ["the first", "the second"])
+            chat.say("/redo", "there is nothing to redo")
+            chat.say("/quit", "go on later")
+            self.assertEqual(chat.end(), 0)
+
     def test_a_session_is_gone_on_with_and_lines_are_remembered(self):
         with Chat(self.daemon, "--project", "talk") as chat:
             session = chat.wait(r"(ses_\w+) in project").group(1)

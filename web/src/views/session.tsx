@@ -6,6 +6,7 @@ import { useAsk } from "../ask";
 import { Markdown } from "../markdown";
 import { Act, askFirst, Badge, Card, Code, Json, note, noteError, Said, Shown, Time } from "../ui";
 import { count, harmless } from "../words";
+import { askMove } from "./session-move";
 import { sessionEvents, titleOf } from "./sessions";
 
 type Session = Schemas["AgentSession"];
@@ -115,6 +116,7 @@ function Turned({ props, session, again, follows }: { props: EntryProps; session
             >
               Fork here
             </Act>
+            {entry !== props.all.at(-1) && <Act kind="plain" act={() => askMove(session.id, { act: "rewind", entry: entry.id }, again)}>Go back to here…</Act>}
           </span>
         )}
       </header>
@@ -332,6 +334,8 @@ function Actions({ session, again }: { session: Session; again: () => void }) {
   return (
     <div class="actions">
       {session.state !== "active" && <Act act={() => call("POST /api/v1/sessions/{id}/resume", { path, body: {} }).then(again)}>Resume</Act>}
+      <Act act={() => askMove(session.id, { act: "undo" }, again)}>Undo…</Act>
+      <Act act={() => askMove(session.id, { act: "redo" }, again)}>Redo…</Act>
       <Act
         act={async () => {
           const done = await call("POST /api/v1/sessions/{id}/compact", { path, body: {} });
