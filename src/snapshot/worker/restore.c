@@ -59,14 +59,14 @@ static int make_file(int parent, unsigned mode, struct kg_str content)
 }
 
 /* The rights of a file that is there stay, but for whether it can be run. */
-static void keep_rights(int parent, const char *name, unsigned mode)
+static int keep_rights(int parent, const char *name, unsigned mode)
 {
     struct stat there;
     if (fstatat(parent, name, &there, AT_SYMLINK_NOFOLLOW) < 0 || !S_ISREG(there.st_mode))
-        return;
+        return 0;
     mode_t rights = there.st_mode & 0777;
     rights = mode == 0100755 ? rights | (rights & 0444) >> 2 : rights & ~(mode_t)0111;
-    (void)fchmodat(parent, BESIDE, rights, 0);
+    return fchmodat(parent, BESIDE, rights, 0) < 0 ? -errno : 0;
 }
 
 static int write_file(void *data, const struct snapshot_file *file, struct kg_str content,
@@ -81,7 +81,7 @@ static int write_file(void *data, const struct snapshot_file *file, struct kg_st
     bool is_link = file->mode == 0120000;
     int result = is_link ? make_link(parent, content) : make_file(parent, file->mode, content);
     if (result == 0 && !is_link)
-        keep_rights(parent, name, file->mode);
+        result = keep_rights(parent, name, file->mode);
     if (result == 0 && renameat(parent, BESIDE, parent, name) < 0)
         result = -errno;
     if (result == 0)

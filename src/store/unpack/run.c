@@ -142,7 +142,7 @@ int run_to_end(const struct run_program *program, const struct run_output *outpu
     kg_auto(command_free) struct command command = {
         .pipes = run_pipes_none, .output = output, .watch = watch, .end = ret_end};
     struct run_pipes *pipes = &command.pipes;
-    pid_t pid;
+    pid_t pid = -1;
     int result = 0;
     for (int i = 0; i < 3 && result == 0; i++)
         result = run_pipe(pipes, i, err);
