@@ -3,9 +3,9 @@ MESON_RELEASE = build/release
 MESON_SANITIZED = build/sanitized
 MESON_FUZZ = build/fuzz
 PREFIX ?= /usr/local
-PROGRAMS = kaged kaged-spawner kaged-cage-init kaged-storage kaged-unpack kaged-snapshot kaged-model kaged-lua kaged-remote kaged-fetch kaged-http kaged-chat
+PROGRAMS = kaged kaged-spawner kaged-cage-init kaged-watch kaged-storage kaged-unpack kaged-snapshot kaged-model kaged-lua kaged-remote kaged-fetch kaged-chat
 
-.PHONY: help build run plugins test test-long test-programs screenshots bench bench-growth bench-guard bench-programs fuzz lint install uninstall deb clean
+.PHONY: help build run plugins test test-long test-programs release-objects screenshots bench bench-growth bench-guard bench-programs docs fuzz lint install uninstall deb clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 22
@@ -26,10 +26,10 @@ plugins: ## the reference plugins with their SDKs, into build/share/kaged/plugin
 run: build ## start a daemon here with a caged plugin, and call it
 	@scripts/run
 
-test: test-programs ## everything, under ASan and UBSan; of what takes long, a sample
+test: test-programs release-objects ## everything, under ASan and UBSan; of what takes long, a sample
 	@tests/run $(MESON_SANITIZED)
 
-test-long: test-programs ## the same with all of what takes long
+test-long: test-programs release-objects ## the same with all of what takes long
 	@tests/run --long $(MESON_SANITIZED)
 
 test-programs:
@@ -39,6 +39,11 @@ test-programs:
 	@scripts/compile $(MESON_SANITIZED)
 	@scripts/share
 	@scripts/plugins || echo "make: tests of these plugins are skipped" >&2
+
+# A release build warns of what the one for tests does not, and the other way round: both have none.
+release-objects:
+	@scripts/configure $(MESON_RELEASE) --prefix=$(PREFIX)
+	@scripts/compile $(MESON_RELEASE)
 
 screenshots: test-programs ## of the operator's page, into build/screenshots/
 	@tests/screenshots build/screenshots
@@ -59,6 +64,10 @@ bench-programs: build
 	@install -m 755 $(MESON_RELEASE)/bench/kaged-bench build/bin/
 	@$(MAKE) --no-print-directory -C bench/peers
 	@scripts/npm bench/peers || echo "make: rows that need packages of npm are left out" >&2
+
+docs: build ## the manual as a site with search, into build/site/
+	@scripts/setup docs
+	@scripts/docs $(MESON_RELEASE)/docs build/site
 
 fuzz: ## each fuzzer for FUZZ_SECONDS (60)
 	@scripts/setup build fuzz

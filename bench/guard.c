@@ -8,6 +8,9 @@
  *   http FOLDER            a request over a socket: parsed, routed by the daemon's table, answered
  *   call HOME              a call of a caged plugin through the host, with audit
  *   calls HOME             the same, sixty-four of them in flight: what all of them take
+ *   tools HOME             the same of a tool, whose parameters are checked
+ *   mcp HOME               a call of a tool of a caged MCP server through the host, with audit
+ *   mcps HOME              the same, sixty-four of them in flight
  */
 #include "http/http.h"
 #include "schema/schema.h"
@@ -210,37 +213,51 @@ static void guard_http(char **arguments, long count)
 
 /* -- call -------------------------------------------------------------------------------------- */
 
-static void call_once(void *world)
+struct guarded_calls {
+    struct world *world;
+    struct load load;
+};
+
+static void load_once(void *data)
 {
-    static const struct load one = {0, 1, 5, false};
+    const struct guarded_calls *calls = data;
     double seconds;
-    world_call(world, &one, &seconds);
+    world_call(calls->world, &calls->load, &seconds);
 }
 
-static void call_many(void *world)
-{
-    static const struct load many = {0, 64, 5, false};
-    double seconds;
-    world_call(world, &many, &seconds);
-}
-
-static void measure_calls(const char *home, void (*once)(void *world), long count)
+static void measure_calls(char **arguments, long count, const char *plugin, struct load load)
 {
     struct world world = {0};
-    world_open(&world, home);
-    world_start_plugin(&world, "fast");
-    measure(once, &world, count);
+    struct guarded_calls calls = {&world, load};
+    world_open(&world, arguments[0]);
+    world_start_plugin(&world, plugin);
+    measure(load_once, &calls, count);
     world_close(&world);
 }
 
 static void guard_call(char **arguments, long count)
 {
-    measure_calls(arguments[0], call_once, count);
+    measure_calls(arguments, count, "fast", (struct load){0, 1, 5, false, LOAD_METHOD});
 }
 
 static void guard_calls(char **arguments, long count)
 {
-    measure_calls(arguments[0], call_many, count);
+    measure_calls(arguments, count, "fast", (struct load){0, 64, 5, false, LOAD_METHOD});
+}
+
+static void guard_tools(char **arguments, long count)
+{
+    measure_calls(arguments, count, "fast", (struct load){0, 64, 5, false, LOAD_TOOL});
+}
+
+static void guard_mcp(char **arguments, long count)
+{
+    measure_calls(arguments, count, "fast-mcp", (struct load){0, 1, 5, false, LOAD_MCP_TOOL});
+}
+
+static void guard_mcps(char **arguments, long count)
+{
+    measure_calls(arguments, count, "fast-mcp", (struct load){0, 64, 5, false, LOAD_MCP_TOOL});
 }
 
 int main(int argc, char **argv)
@@ -251,7 +268,8 @@ int main(int argc, char **argv)
         void (*guard)(char **arguments, long count);
     } paths[] = {
         {"scan", 1, guard_scan}, {"schema", 2, guard_schema}, {"http", 1, guard_http},
-        {"call", 1, guard_call}, {"calls", 1, guard_calls},
+        {"call", 1, guard_call}, {"calls", 1, guard_calls},   {"tools", 1, guard_tools},
+        {"mcp", 1, guard_mcp},   {"mcps", 1, guard_mcps},
     };
     signal(SIGPIPE, SIG_IGN);
     for (size_t i = 0; i < KG_COUNT(paths) && argc > 2; i++)

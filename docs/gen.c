@@ -193,16 +193,22 @@ static void put_config(struct kg_buf *out)
     }
 }
 
+static void put_event(struct kg_buf *out, const char *name, const char *when,
+                      const char *const *fields)
+{
+    kg_buf_printf(out, ".TP\n.B %s\n", name);
+    put_text(out, when);
+    kg_buf_text(out, ":");
+    for (size_t i = 0; fields[i] != NULL; i++)
+        kg_buf_printf(out, "%s \\fI%s\\fR", i ? "," : "", fields[i]);
+    kg_buf_text(out, ".\n");
+}
+
 static void put_events(struct kg_buf *out)
 {
     for (enum audit_event event = 0; event < AUDIT_EVENT_COUNT; event++) {
         const struct audit_event_row *row = audit_event_row(event);
-        kg_buf_printf(out, ".TP\n.B %s\n", row->name);
-        put_text(out, row->when);
-        kg_buf_text(out, ":");
-        for (size_t i = 0; row->fields[i] != NULL; i++)
-            kg_buf_printf(out, "%s \\fI%s\\fR", i ? "," : "", row->fields[i]);
-        kg_buf_text(out, ".\n");
+        put_event(out, row->name, row->when, row->fields);
     }
 }
 
@@ -375,12 +381,7 @@ static void put_hooks(struct kg_buf *out)
 {
     for (int hook = 0; hook < NATIVE_HOOKS; hook++) {
         const struct native_hook_row *row = &native_hook_rows[hook];
-        kg_buf_printf(out, ".TP\n.B %s\n", row->name);
-        put_text(out, row->when);
-        kg_buf_text(out, ":");
-        for (size_t i = 0; row->fields[i] != NULL; i++)
-            kg_buf_printf(out, "%s \\fI%s\\fR", i ? "," : "", row->fields[i]);
-        kg_buf_text(out, ".\n");
+        put_event(out, row->name, row->when, row->fields);
     }
 }
 

@@ -2,7 +2,7 @@
 // usage: node build.mjs FOLDER
 import { createHash } from "node:crypto";
 import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
-import { join } from "node:path";
+import { basename, join } from "node:path";
 import { gzipSync } from "node:zlib";
 import { build } from "esbuild";
 
@@ -14,12 +14,7 @@ function put(name, bytes) {
   writeFileSync(join(folder, name), bytes);
   sent += bytes.length;
 }
-function putHashed(name, content) {
-  const hash = createHash("sha256").update(content).digest("hex").slice(0, 12);
-  const hashed = name.replace(".", `-${hash}.`);
-  put(`${hashed}.gz`, gzipSync(content, { level: 9 }));
-  return hashed;
-}
+const zip = (content) => gzipSync(content, { level: 9 });
 
 mkdirSync(folder, { recursive: true });
 const made = await build({
@@ -29,6 +24,9 @@ const made = await build({
   write: false,
   outdir: folder,
   format: "esm",
+  splitting: true,
+  entryNames: "[name]-[hash]",
+  chunkNames: "[name]-[hash]",
   target: ["chrome110", "firefox115", "safari16.4"],
   jsx: "automatic",
   jsxImportSource: "preact",
@@ -37,10 +35,16 @@ const made = await build({
 });
 let html = readFileSync("index.html", "utf8");
 for (const file of made.outputFiles) {
-  const name = file.path.endsWith(".css") ? "page.css" : "page.js";
-  html = html.replace(`/page/${name}`, `/page/${putHashed(name, file.contents)}`);
+  const name = basename(file.path); // NAME-HASH.EXTENSION
+  put(`${name}.gz`, zip(file.contents));
+  const plain = `/page/${name.replace(/-[^-]*\./, ".")}`;
+  if (!html.includes(plain)) throw new Error(`index.html does not name ${plain}`);
+  html = html.replace(plain, `/page/${name}`);
 }
-html = html.replace("/page/icon.svg", `/page/${putHashed("icon.svg", readFileSync("icon.svg"))}`);
+const icon = readFileSync("icon.svg");
+const iconName = `icon-${createHash("sha256").update(icon).digest("hex").slice(0, 8)}.svg`;
+put(`${iconName}.gz`, zip(icon));
+html = html.replace("/page/icon.svg", `/page/${iconName}`);
 put("index.html", Buffer.from(html));
 console.log(`web: ${(sent / 1024).toFixed(1)} KB of at most ${BYTES_MAX / 1024} KB`);
 if (sent > BYTES_MAX) {

@@ -39,11 +39,21 @@ WRK = """
 wrk.method = "POST"
 wrk.body = '{body}'
 {headers}
+{more}
 function done(summary, latency)
   local errors = summary.errors
   io.write(string.format('{{"requests":%d,"bytes":%d,"us":%d,"p50_us":%d,"p99_us":%d,"errors":%d}}',
     summary.requests, summary.bytes, summary.duration, latency:percentile(50), latency:percentile(99),
     errors.connect + errors.read + errors.write + errors.status + errors.timeout))
+end
+"""
+
+# Requests of JSON-RPC that are under way at the same time have an id each.
+NUMBERED = """
+local number, body = 100, wrk.body
+function request()
+  number = number + 1
+  return wrk.format(nil, nil, nil, (body:gsub('"id":1,', '"id":' .. number .. ',')))
 end
 """
 
@@ -58,6 +68,8 @@ class Target:
     """Something that answers a POST: over TCP, or over a unix socket if `path` names one. `part` is in
     every right answer where they are not all the same."""
 
+    body, more = BODY, ""
+
     def __init__(self, route, port=1, path=None, token=None, part=None):
         self.route, self.port, self.path, self.part = route, port, path, part
         self.headers = {"Authorization": f"Bearer {token}"} if token else {}
@@ -66,7 +78,7 @@ class Target:
         """(the length of the whole answer, its body)"""
         client = Client(self.path) if self.path else http.client.HTTPConnection("127.0.0.1", self.port)
         with contextlib.closing(client):
-            client.request("POST", self.route, BODY, self.headers)
+            client.request("POST", self.route, self.body, self.headers)
             with client.getresponse() as response:
                 status = f"HTTP/1.1 {response.status} {response.reason}\r\n"
                 head = sum(len(f"{name}: {value}\r\n") for name, value in response.getheaders())
@@ -98,7 +110,7 @@ class Target:
         script = os.path.join(scratch, "wrk.lua")
         headers = "\n".join(f'wrk.headers["{name}"] = "{value}"' for name, value in self.headers.items())
         with open(script, "w") as file:
-            file.write(WRK.format(body=BODY, headers=headers))
+            file.write(WRK.format(body=self.body, headers=headers, more=self.more))
         environment = dict(os.environ)
         if self.path:
             environment |= {"LD_PRELOAD": os.path.join(PROGRAMS, "unix-sockets.so"),

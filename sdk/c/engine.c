@@ -200,13 +200,13 @@ static int read_params(struct kaged_call *call, const struct message *message)
     if (message->params == NULL)
         return 0;
     if (message->params->type != KG_OBJECT)
-        return kaged_invalid_params(call, "they are no object");
+        return kaged_invalid_params(call, "they are not an object");
     const struct kg_node *context = kg_node_get(message->params, "_context");
     const struct kg_node *config = kg_node_get(message->params, "_config");
     if (context != NULL && context->type != KG_OBJECT)
-        return kaged_invalid_params(call, "_context is no object");
+        return kaged_invalid_params(call, "_context is not an object");
     if (config != NULL && config->type != KG_OBJECT)
-        return kaged_invalid_params(call, "_config is no object");
+        return kaged_invalid_params(call, "_config is not an object");
     if (read_context(call, context) < 0)
         return -1;
     call->params = call_own_params(call, message->params);

@@ -112,7 +112,7 @@ static int run_config_update(struct kaged_call *call)
     struct engine *engine = call->engine;
     const struct kg_node *config = kg_node_get(call->params, "config");
     if (config == NULL || config->type != KG_OBJECT)
-        return kaged_invalid_params(call, "config is no object");
+        return kaged_invalid_params(call, "config is not an object");
     call->params = call->config = config;
     int result = run_quietly(call, engine->plugin->on_config);
     if (result != 0) {
@@ -131,7 +131,7 @@ static const struct kg_node *read_project(struct kaged_call *call)
     const struct kg_node *project = kg_node_get(call->params, "project");
     if (project != NULL && project->type == KG_STRING)
         return project;
-    kaged_invalid_params(call, "project is no string");
+    kaged_invalid_params(call, "project is not a string");
     return NULL;
 }
 

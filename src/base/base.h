@@ -165,6 +165,8 @@ void kg_buf_int(struct kg_buf *buf, int64_t value);
 void kg_buf_printf(struct kg_buf *buf, const char *format, ...) KG_PRINTF(2, 3);
 /* As a part of a URI: all but letters, digits and -._~ become %XX. */
 void kg_buf_percent(struct kg_buf *buf, struct kg_str text);
+/* One U+FFFD stands for each byte that is not part of a character of UTF-8. */
+void kg_buf_utf8(struct kg_buf *buf, struct kg_str text);
 /* For people to read: controls, bidirectional marks, what is invisible and bytes that are not UTF-8
  * become escapes. All that a stranger wrote is shown by this. */
 void kg_buf_escaped(struct kg_buf *buf, struct kg_str text);
@@ -210,7 +212,7 @@ bool kg_map_next(const struct kg_map *map, size_t *position, struct kg_str *ret_
 /* One row of errors.def is the whole truth about one error: its name, codes and meaning. */
 enum kg_code {
     KG_OK = 0,
-#define KG_ERROR(symbol, name, rpc, http, exit, meaning) KG_E_##symbol,
+#define KG_ERROR(symbol, name, rpc, http, exit, catalog, meaning) KG_E_##symbol,
 #include "errors.def"
 #undef KG_ERROR
     KG_CODE_COUNT
@@ -221,6 +223,7 @@ struct kg_error_row {
     int rpc_code;
     int http_status;
     int exit_code;
+    const char *catalog_code; /* below /api/orgs, /api/admin and /api/chat */
     const char *meaning;
 };
 const struct kg_error_row *kg_error_row(enum kg_code code);

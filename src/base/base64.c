@@ -53,3 +53,37 @@ void kg_base64_put(struct kg_buf *out, struct kg_str text)
     }
     out->length = (size_t)(to - out->data);
 }
+
+/* -- in JSON ----------------------------------------------------------------------------------- */
+
+void kg_json_named_bytes(struct kg_json_writer *json, const char *key, struct kg_str bytes)
+{
+    kg_auto(kg_buf_free) struct kg_buf text = {0};
+    bool is_text = kg_utf8_valid(bytes) == bytes.length;
+    if (is_text)
+        kg_json_put_string(&text, bytes);
+    if (is_text && text.length <= bytes.length / 3 * 4 + 64) {
+        kg_json_named_raw(json, key, kg_buf_view(&text));
+        return;
+    }
+    kg_auto(kg_free) char *name = kg_format("%s_base64", key);
+    text.length = 0;
+    kg_base64_put(&text, bytes);
+    kg_json_named_str(json, name, kg_buf_view(&text));
+}
+
+int kg_node_bytes(const struct kg_node *node, const char *key, size_t max, struct kg_buf *ret_bytes,
+                  struct kg_err *err)
+{
+    kg_auto(kg_free) char *coded_key = kg_format("%s_base64", key);
+    struct kg_str plain = kg_node_text(node, key), coded = kg_node_text(node, coded_key);
+    size_t length = 0;
+    if (plain.length > max || coded.length / 4 * 3 > max + 2)
+        return kg_fail(err, KG_E_TOO_LARGE, "%s has more than %zu bytes", key, max);
+    kg_buf_str(ret_bytes, plain);
+    kg_buf_reserve(ret_bytes, coded.length);
+    if (!kg_base64_read(coded, (unsigned char *)ret_bytes->data + ret_bytes->length, &length))
+        return kg_fail(err, KG_E_INVALID_PARAMS, "%s is not base64", coded_key);
+    ret_bytes->length += length;
+    return 0;
+}

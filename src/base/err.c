@@ -6,9 +6,9 @@
 #include <stdio.h>
 
 static const struct kg_error_row rows[KG_CODE_COUNT] = {
-    [KG_OK] = {"ok", 0, 200, 0, "Nothing is wrong."},
-#define KG_ERROR(symbol, name, rpc, http, exit, meaning)                                           \
-    [KG_E_##symbol] = {name, rpc, http, exit, meaning},
+    [KG_OK] = {"ok", 0, 200, 0, "", "Nothing is wrong."},
+#define KG_ERROR(symbol, name, rpc, http, exit, catalog, meaning)                                  \
+    [KG_E_##symbol] = {name, rpc, http, exit, catalog, meaning},
 #include "errors.def"
 #undef KG_ERROR
 };

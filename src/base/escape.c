@@ -86,6 +86,19 @@ static void put_escaped(struct kg_buf *out, struct kg_str text, enum form form)
     }
 }
 
+void kg_buf_utf8(struct kg_buf *buf, struct kg_str text)
+{
+    for (;;) {
+        size_t valid = kg_utf8_valid(text);
+        kg_buf_append(buf, text.data, valid);
+        if (valid == text.length)
+            return;
+        kg_buf_text(buf, "\xEF\xBF\xBD");
+        text.data += valid + 1;
+        text.length -= valid + 1;
+    }
+}
+
 bool kg_str_is_plain(struct kg_str text)
 {
     size_t length;

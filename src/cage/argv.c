@@ -156,6 +156,7 @@ void cage_argv_orders(const struct cage_plan *plan, const struct cage_source *so
     /* bwrap's reaper counts too. A group has the exact limit, and counts how often it is hit. */
     add_number(&orders, (uint64_t)plan->processes_max + 1 + (grouped ? SPARE_PROCESSES : 0));
     add_number(&orders, grouped ? 0 : plan->memory_bytes);
+    add_number(&orders, plan->watched ? CAGE_FD_WATCH : 0);
     if (plan->landlock) {
         add_rules(&orders, CAGE_RULE_RUN, &plan->executables);
         add_rules(&orders, CAGE_RULE_CHANGE, &plan->writables);

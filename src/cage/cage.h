@@ -52,6 +52,16 @@ struct cage_support {
     const char *const *folders; /* NULL-ended */
 };
 
+/*
+ * A folder of the host that kaged itself shows at another place of the cage, read-only, no link in
+ * either path. One at /usr is the cage's system in place of the host's, and its command a program
+ * of that.
+ */
+struct cage_tree {
+    const char *path;   /* in the cage */
+    const char *source; /* on the host */
+};
+
 struct cage_policy {
     const char *name;           /* for messages */
     const char *install_dir;    /* absolute; read-only in the cage */
@@ -62,6 +72,8 @@ struct cage_policy {
     size_t path_count;
     const struct cage_cover *covers;
     size_t cover_count;
+    const struct cage_tree *trees;
+    size_t tree_count;
     const struct cage_program *programs;
     size_t program_count;
     const struct cage_reach *reaches;
@@ -76,6 +88,10 @@ struct cage_policy {
     size_t tmp_bytes;                 /* size of /tmp, and of /dev/shm */
     uint64_t memory_bytes;            /* of the whole cage; 0: no limit */
     unsigned cpu_shares;              /* relative to other cages, 1024 is usual; 0: no say */
+    bool watched;                     /* what is tried in it is told, see cage_attempts_new */
+    /* A name that is not declared has an address, where nobody listens: so it is known by the gate
+       which port is wanted. */
+    bool answers_names;
 };
 
 /* What realpath says, but sooner where there is no link in the path. Owned, or NULL. */
@@ -151,7 +167,7 @@ struct cage_check {
     enum cage_status status;
     char *detail; /* what is there; owned, as the next two */
     char *means;  /* what that means; "" if all is well */
-    char *remedy; /* how to mend it, or advice; "" if there is nothing to do */
+    char *remedy; /* how to fix it, or advice; "" if there is nothing to do */
 };
 
 struct kg_json_writer;
@@ -207,7 +223,10 @@ struct cage_plan;
 struct cage_plan *cage_plan_new(const struct cage_policy *policy, const struct cage_facts *facts,
                                 struct kg_err *err);
 void cage_plan_free(struct cage_plan *plan);
-/* True if the child has a network, which needs a gate: see gate.h. */
+/*
+ * True if the child has a network, which needs a gate: see gate.h. One that is watched always has,
+ * so that it is known which names it asks for.
+ */
 bool cage_plan_has_network(const struct cage_plan *plan);
 /*
  * The declared paths of the plan, for the two questions below, which may be asked when the plan is
@@ -221,6 +240,61 @@ bool cage_could_write(char *const *sees, const char *path);
 void cage_plan_print(const struct cage_plan *plan, struct kg_buf *out);
 /* What the plan lets a child do, in words for the operator, one statement a line. */
 void cage_plan_words(const struct cage_plan *plan, struct kg_buf *out);
+
+/* -- what a child tries, if its plan is watched ------------------------------------------------ */
+
+/*
+ * kaged-watch sees these, and lets each go on: the cage decides what comes of it. LOOK asks whether
+ * something is there, and what it is.
+ */
+enum cage_act {
+    CAGE_ACT_LOOK,
+    CAGE_ACT_READ,
+    CAGE_ACT_LIST,
+    CAGE_ACT_WRITE,
+    CAGE_ACT_RUN,
+    CAGE_ACT_CONNECT,
+    CAGE_ACT_OTHERS, /* of all kinds: more than are told apart */
+    CAGE_ACTS
+};
+extern const char *const cage_act_names[CAGE_ACTS];
+
+/* What was in the cage at that path when it was first tried. */
+enum cage_there { CAGE_THERE_NOTHING, CAGE_THERE_TO_READ, CAGE_THERE_TO_WRITE, CAGE_THERES };
+
+struct cage_attempt {
+    enum cage_act act;
+    enum cage_there there;
+    char *what; /* owned; an absolute path, of any bytes, or a numeric address; "" of OTHERS */
+    char *call; /* owned; the first that tried it */
+    uint16_t port;
+    uint32_t count;
+};
+
+/* What is told of one child. Bounded, whatever it does. */
+struct cage_attempts;
+/* Takes the socket. on_new, which may be NULL, hears of each when it is first tried. */
+struct cage_attempts *
+cage_attempts_new(struct loop *loop, int fd,
+                  void (*on_new)(void *data, const struct cage_attempt *attempt), void *data);
+/* Reads what is left; for when the child is gone. */
+void cage_attempts_finish(struct cage_attempts *attempts);
+size_t cage_attempts_count(const struct cage_attempts *attempts);
+const struct cage_attempt *cage_attempts_at(const struct cage_attempts *attempts, size_t index);
+void cage_attempts_free(struct cage_attempts *attempts); /* takes NULL */
+
+/* What of the host was wanted and not had. */
+struct cage_need {
+    enum cage_act act;    /* READ, WRITE or RUN */
+    char *path;           /* owned; as it is on the host, without a link in it */
+    bool is_folder;       /* also of something that is not there, and would be made in it */
+    const char *left_out; /* why nobody need be asked for it; NULL: it is a need */
+};
+/* False: the cage had it, or it is nowhere. Looks at the host's files, so it may take its time. */
+bool cage_need_of(const struct cage_attempt *attempt, struct cage_need *ret_need);
+void cage_need_free(struct cage_need *need); /* also for kg_auto */
+/* Why a path of the system is tried by all and needed by none; NULL: it is not. */
+const char *cage_noise_of(const char *path);
 
 /* -- the spawner, seen from the daemon --------------------------------------------------------- */
 
@@ -242,6 +316,7 @@ enum cage_socket {
     CAGE_SOCKET_ALL,             /* what was redirected arrives here; the kernel knows its target */
     CAGE_SOCKET_ALL_6,           /* the same for IPv6 */
     CAGE_SOCKET_REFUSED,         /* a packet socket that sees each attempt to connect */
+    CAGE_SOCKET_TRIED,           /* of a plan that is watched: for cage_attempts_new */
 };
 
 /* A limit of the cage that was hit while the child goes on. */
@@ -284,6 +359,8 @@ int cage_spawner_attach(struct cage_spawner *spawner, struct loop *loop,
 const char *cage_spawner_knowledge(const struct cage_spawner *spawner);
 /* How the spawner limits its cages. */
 const struct cage_limits *cage_spawner_limits(const struct cage_spawner *spawner);
+/* Whether no child of it is left whose end was not told. */
+bool cage_spawner_is_idle(const struct cage_spawner *spawner);
 /* Ends the spawner and every child of it; closes the handles. */
 void cage_spawner_free(struct cage_spawner *spawner);
 

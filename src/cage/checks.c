@@ -1,6 +1,6 @@
 /*
  * Every layer that a cage is made of, one row each: whether it is there, what its lack means and
- * how to mend it. The daemon starts no plugin while a row is missing, and the doctor shows the same
+ * how to fix it. The daemon starts no plugin while a row is missing, and the doctor shows the same
  * rows, so what one says the other does. Looking changes nothing on this machine.
  */
 #include "base/json/json.h"
@@ -417,7 +417,7 @@ static void check_folders(struct look *look, struct cage_check *check)
             continue;
         found(check, "folder %s: %s", *folder, strerror(-problem));
         lacks(check, CAGE_STATUS_MISSING, "the daemon cannot start",
-              "choose a folder that the daemon may write to with --home, or mend its permissions");
+              "choose a folder that the daemon may write to with --home, or fix its permissions");
         return;
     }
     found(check, "the daemon may write where it has to");

@@ -7,7 +7,7 @@
 #include <arpa/inet.h>
 #include <stdlib.h>
 
-#define MAGIC "kaged-plan-3"
+#define MAGIC "kaged-plan-4"
 
 static void put(struct kg_buf *out, const char *text)
 {
@@ -49,6 +49,7 @@ void cage_plan_encode(const struct cage_plan *plan, struct kg_buf *out)
     put_number(out, plan->cpu_shares);
     put_number(out, plan->memory_bytes);
     put_number(out, plan->landlock);
+    put_number(out, plan->watched);
     put_words(out, &plan->executables);
     put_words(out, &plan->writables);
     put_network(out, &plan->network);
@@ -177,6 +178,7 @@ static void get_plan(struct reader *reader, struct cage_plan *plan)
     plan->cpu_shares = (unsigned)get_number(reader, INT32_MAX);
     plan->memory_bytes = get_number(reader, INT64_MAX);
     plan->landlock = get_number(reader, 1) != 0;
+    plan->watched = get_number(reader, 1) != 0;
     get_paths(reader, &plan->executables);
     get_paths(reader, &plan->writables);
     get_network(reader, &plan->network);

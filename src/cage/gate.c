@@ -329,7 +329,7 @@ struct gate_cage *gate_cage_new(struct gate *gate, const struct cage_plan *plan,
     copy_hosts(cage, &plan->network);
     copy_closed(cage, &plan->network);
     cage->any = plan->network.any;
-    cage->names = cage->any ? gate_names_new() : NULL;
+    cage->names = cage->any || plan->network.answers_names ? gate_names_new() : NULL;
     cage->ready_tail = &cage->ready;
     return cage;
 }
@@ -388,6 +388,6 @@ const char *gate_cage_name_of(const struct gate_cage *cage, const union gate_add
     const struct gate_host *host = gate_cage_host(cage, address, 0);
     if (host != NULL)
         return host->host;
-    const struct gate_name *name = cage->any ? gate_names_find(cage->names, address) : NULL;
+    const struct gate_name *name = cage->names ? gate_names_find(cage->names, address) : NULL;
     return name ? gate_name_text(name) : numeric;
 }

@@ -29,6 +29,7 @@ enum gate_event_kind {
     GATE_DENIED,    /* not declared, or not allowed */
     GATE_FAILED,    /* allowed, but the other side could not be reached */
 };
+extern const char *const gate_outcomes[]; /* "connected", of each kind */
 
 /* Texts die with the callback. */
 struct gate_event {

@@ -195,7 +195,7 @@ const char *gate_verdict(enum gate_trust trust, enum gate_class class, bool is_o
         [GATE_CLASS_LOOPBACK] = "it leads to the loopback of this host: declare localhost",
         [GATE_CLASS_LINK] = "it leads to a link-local address",
         [GATE_CLASS_METADATA] = "it leads to an address where clouds keep secrets of a machine",
-        [GATE_CLASS_NOBODY] = "it leads to an address that is no single host's",
+        [GATE_CLASS_NOBODY] = "it leads to an address that is not a single host's",
     };
     if (class == GATE_CLASS_NOBODY)
         return refused[class];

@@ -13,6 +13,13 @@
 #define REST_MS     1000 /* after which a refusal that was only counted is told */
 #define POST_MS     5    /* how long an event may wait for others */
 
+const char *const gate_outcomes[] = {
+    [GATE_CONNECTED] = "connected",
+    [GATE_ENDED] = "ended",
+    [GATE_DENIED] = "denied",
+    [GATE_FAILED] = "failed",
+};
+
 struct note {
     struct note *next;
     struct gate_event event;

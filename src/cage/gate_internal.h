@@ -246,7 +246,7 @@ struct gate_cage {
     struct gate_connection *connections;
     _Atomic uint32_t connection_count; /* also read by the loop */
     struct gate_lookup *lookups;       /* by next_of_cage */
-    struct gate_names *names;          /* under `*`, else NULL */
+    struct gate_names *names;          /* where unknown names have addresses, else NULL */
     struct kg_rate accepted, asked;
     struct gate_connection *ready, **ready_tail; /* connections with something to do */
     struct gate_cage *next_ready;

@@ -200,7 +200,7 @@ static void answer_query(struct gate_cage *cage, const struct gate_query *query,
     if (is_localhost(query->name)) { /* the cage's own, unless declared */
         add_numeric(answer, "127.0.0.1");
         add_numeric(answer, "::1");
-    } else if (cage->any && is_host_name(query)) {
+    } else if (cage->names != NULL && is_host_name(query)) {
         answer_any(cage, query, answer);
     } else {
         answer->rcode = GATE_RCODE_NO_NAME;

@@ -194,8 +194,9 @@ struct cage_listener {
 struct cage_network {
     struct cage_listener *items; /* owned */
     size_t count;
-    bool any;  /* every host */
-    char *nft; /* owned; the program, where something is redirected, else "" */
+    bool any;           /* every host */
+    bool answers_names; /* see cage_policy; not encoded */
+    char *nft;          /* owned; the program, where something is redirected, else "" */
     /* Hosts and ports that the gate refuses all the same; owned, and not encoded. */
     struct cage_listener *closed;
     size_t closed_count;
@@ -213,6 +214,7 @@ struct cage_plan {
     char *bwrap;                   /* the program on the host */
     char *folder;                  /* where the command starts */
     bool landlock;                 /* the second layer, with the two lists below */
+    bool watched;                  /* the shim has kaged-watch told of what is tried */
     struct cage_words executables; /* what may be run, or holds what may be */
     struct cage_words writables;   /* what may be changed, and all below */
     struct cage_grants grants;     /* not encoded: the spawner has no use for them */
@@ -229,6 +231,9 @@ struct cage_plan {
 bool cage_path_plain(const char *path);
 /* The folder of the host that the plugin's files are in. */
 const char *cage_install_source(const struct cage_policy *policy);
+
+/* The tree that is the cage's /usr; NULL: that of the host is. */
+const struct cage_tree *cage_system_tree(const struct cage_policy *policy);
 
 /*
  * Finds command[0] of the policy, the programs that it grants and every interpreter they need, and
@@ -267,6 +272,7 @@ enum cage_fd {
     CAGE_FD_ORDERS,    /* for the shim; see cage_argv_orders */
     CAGE_FD_INIT,      /* the shim itself: it is in no folder of the cage */
     CAGE_FD_BLOCK,     /* with a network: bwrap waits here until its sockets are with the daemon */
+    CAGE_FD_WATCH,     /* if it is watched, the shim sends kaged-watch here what to listen to */
     CAGE_FD_FILES,     /* what a CAGE_STEP_TEXT or CAGE_STEP_COPY holds, in the order of steps */
     CAGE_FDS = CAGE_FD_FILES + CAGE_FILES_MAX
 };
@@ -297,7 +303,8 @@ void cage_argv_options(const struct cage_plan *plan, const struct cage_source *s
                        struct kg_buf *out);
 /*
  * What the shim is to do, in words ended by NUL: the length of all that follows; the number of
- * processes and the bytes of data that it may have; a letter and a path for each rule of Landlock;
+ * processes and the bytes of data that it may have; the socket by which it is watched, or 0; a
+ * letter and a path for each rule of Landlock;
  * an empty word; a letter and a path for each mount, with the numbers of the device (two) and the
  * file that have to be there; an empty word; the command. What a group limits, the shim need not:
  * grouped is whether there is one.
@@ -360,6 +367,22 @@ int cage_message_send(int socket, const void *data, size_t size, const int *fds,
  * came with it are the caller's, the rest of ret_fds is -1.
  */
 int cage_message_receive(int socket, void *ret_data, size_t size, int ret_fds[CAGE_MESSAGE_FDS]);
+
+/*
+ * What kaged-watch says: a message for each attempt that is new, with what it is about behind it,
+ * and one without that for each whose count has changed.
+ */
+#define CAGE_ATTEMPTS_MAX   4096
+#define CAGE_ATTEMPTS_BYTES ((size_t)1024 * 1024) /* of all that they are about */
+#define CAGE_CALL_TEXT      24
+#define CAGE_WATCH_UNHEARD  3 /* its exit code if nobody takes what it says */
+struct cage_told {
+    uint32_t index; /* counts up from 0 */
+    uint32_t count;
+    uint16_t port;
+    uint8_t act, there;
+    char call[CAGE_CALL_TEXT];
+};
 
 /* A file in memory with these bytes, to be read from its beginning; its fd, or a negative errno. */
 int cage_memory_file(const char *name, const void *data, size_t length, struct kg_err *err);
@@ -439,13 +462,16 @@ struct cage_launched {
     bool ahead;                /* it was started in the cage's network */
     int ran_fd;                /* the shim's word, not blocking */
     int block_fd;              /* with a network, a byte written here lets bwrap go on */
+    int watch_fd;              /* for kaged-watch, if the plan is watched, else to be closed */
     struct cage_words staged;  /* mounts that it needs until the shim runs */
     int *held;                 /* owned; files that have to be open as long */
     size_t held_count;
 };
 
-/* The shim beside this program: an fd to execute it by. -1: it is not there; err says so. */
-int cage_shim_open(struct kg_err *err);
+/* A program beside this one: an fd to execute it by. Negative: it is not there; err says so. */
+int cage_program_open(const char *name, struct kg_err *err);
+/* One that lets in which system calls the plan says; see ready.c. */
+struct kg_str cage_calls_filter(const struct cage_plan *plan);
 
 /*
  * A bwrap that waits for its plan, so that half of the time that a start takes is over before one
@@ -468,7 +494,7 @@ int cage_ready_ahead(struct cage_ready *ready);
 /* False for another program, and once that one was replaced. */
 bool cage_ready_is_of(const struct cage_ready *ready, const char *bwrap);
 struct cage_group *cage_ready_group(const struct cage_ready *ready);
-/* Writes one of its files: CAGE_FD_ARGS, CAGE_FD_ORDERS, or one from CAGE_FD_FILES on. */
+/* Writes one of its files: CAGE_FD_ARGS, _CALLS, _ORDERS, or one from CAGE_FD_FILES on. */
 int cage_ready_write(struct cage_ready *ready, int file, struct kg_str text, struct kg_err *err);
 /* The same with what source is open on. */
 int cage_ready_copy(struct cage_ready *ready, int file, int source, struct kg_err *err);

@@ -36,11 +36,11 @@ static void launch_free(struct launch *launch)
 
 /* -- opening ----------------------------------------------------------------------------------- */
 
-int cage_shim_open(struct kg_err *err)
+int cage_program_open(const char *name, struct kg_err *err)
 {
-    kg_auto(kg_free) char *path = cage_helper_path("kaged-cage-init");
+    kg_auto(kg_free) char *path = cage_helper_path(name);
     if (path == NULL)
-        return kg_fail(err, KG_E_CAGE, "kaged-cage-init is neither beside this program nor in %s",
+        return kg_fail(err, KG_E_CAGE, "%s is neither beside this program nor in %s", name,
                        KAGED_LIBEXEC);
     int fd = open(path, O_PATH | O_CLOEXEC);
     return fd < 0 ? kg_fail_errno(err, errno, "open %s", path) : fd;
@@ -203,7 +203,10 @@ static int write_orders(struct launch *launch, struct kg_err *err)
     cage_argv_options(launch->plan, launch->sources, cage_ready_ahead(launch->ready) > 0, &options);
     cage_argv_orders(launch->plan, launch->sources, cage_ready_group(launch->ready) != NULL,
                      &orders);
-    int result = cage_ready_write(launch->ready, CAGE_FD_ARGS, kg_buf_view(&options), err);
+    int result =
+        cage_ready_write(launch->ready, CAGE_FD_CALLS, cage_calls_filter(launch->plan), err);
+    if (result == 0)
+        result = cage_ready_write(launch->ready, CAGE_FD_ARGS, kg_buf_view(&options), err);
     if (result == 0)
         result = cage_ready_write(launch->ready, CAGE_FD_ORDERS, kg_buf_view(&orders), err);
     return result;

@@ -263,7 +263,7 @@ static int open_bound(const char *text, uint16_t port, int type, struct kg_err *
     union address address;
     socklen_t length = read_address(text, port, &address);
     if (length == 0)
-        return kg_fail(err, KG_E_CAGE, "%s is no address", text);
+        return kg_fail(err, KG_E_CAGE, "%s is not an address", text);
     kg_auto(kg_close) int fd =
         socket(address.any.sa_family, type | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (fd < 0)

@@ -129,7 +129,7 @@ static int add_literal(struct planning *planning, const struct cage_reach *reach
     char text[INET6_ADDRSTRLEN];
     const char *address = address_of_literal(reach->host, text);
     if (address == NULL)
-        return kg_fail(err, KG_E_CAGE, "plugin %s: network: %s is no address of one machine",
+        return kg_fail(err, KG_E_CAGE, "plugin %s: network: %s is not the address of one machine",
                        planning->policy->name, reach->host);
     return add_listener(planning, reach->host, address, reach->port, err);
 }
@@ -145,7 +145,7 @@ static int add_name(struct planning *planning, const struct cage_reach *reach, s
 {
     char address[INET6_ADDRSTRLEN];
     if (!is_name(reach->host))
-        return kg_fail(err, KG_E_CAGE, "plugin %s: network: \"%.40s\" is no name of a host",
+        return kg_fail(err, KG_E_CAGE, "plugin %s: network: \"%.40s\" is not a host name",
                        planning->policy->name, reach->host);
     address_of_name(planning, reach->host, address);
     return add_listener(planning, reach->host, address, reach->port, err);
@@ -255,6 +255,7 @@ int cage_network_plan(const struct cage_policy *policy, const struct cage_facts 
     }
     for (size_t i = 0; i < policy->closed_count; i++)
         cage_network_close(&plan->network, policy->closed[i].host, policy->closed[i].port);
+    plan->network.answers_names = policy->answers_names;
     int result = plan_redirection(policy, facts, &plan->network, err);
     if (result == 0 && cage_plan_has_network(plan))
         add_files(plan);

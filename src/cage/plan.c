@@ -93,8 +93,56 @@ static void add_system_path(struct cage_steps *steps, const struct cage_host *ho
         cage_steps_add(steps, CAGE_STEP_SYSTEM, path, real, 0);
 }
 
-static void add_system(struct cage_steps *steps, const struct cage_host *host, bool has_network)
+const struct cage_tree *cage_system_tree(const struct cage_policy *policy)
 {
+    for (size_t i = 0; i < policy->tree_count; i++)
+        if (strcmp(policy->trees[i].path, "/usr") == 0)
+            return &policy->trees[i];
+    return NULL;
+}
+
+/* As in a Debian whose files are all below /usr. */
+static void add_tree_links(struct cage_steps *steps, const struct cage_host *host, const char *usr)
+{
+    static const char *const names[] = {"lib", "lib64", "bin"};
+    for (size_t i = 0; i < KG_COUNT(names); i++) {
+        kg_auto(kg_free) char *there = cage_path_join(usr, names[i]);
+        kg_auto(kg_free) char *path = cage_path_join("/", names[i]);
+        kg_auto(kg_free) char *target = kg_format("usr/%s", names[i]);
+        if (host->kind(there) == CAGE_FILE_FOLDER)
+            cage_steps_add(steps, CAGE_STEP_LINK, path, target, 0);
+    }
+}
+
+static int add_trees(const struct cage_policy *policy, struct cage_steps *steps,
+                     const struct cage_host *host, struct kg_err *err)
+{
+    for (size_t i = 0; i < policy->tree_count; i++) {
+        const struct cage_tree *tree = &policy->trees[i];
+        kg_auto(kg_free) char *real = host->real(tree->source);
+        if (real == NULL || host->kind(tree->source) != CAGE_FILE_FOLDER)
+            return kg_fail(err, KG_E_CAGE, "plugin %s: folder %s, for its %s, is not there",
+                           policy->name, tree->source, tree->path);
+        if (!cage_path_plain(tree->path) || strcmp(real, tree->source) != 0)
+            return kg_fail(err, KG_E_CAGE,
+                           "plugin %s: folder %s, for its %s, is not a plain path without links",
+                           policy->name, tree->source, tree->path);
+        cage_steps_add(steps, CAGE_STEP_BIND, tree->path, tree->source, 0);
+    }
+    return 0;
+}
+
+static void add_system(const struct cage_policy *policy, struct cage_steps *steps,
+                       const struct cage_host *host)
+{
+    const struct cage_tree *tree = cage_system_tree(policy);
+    bool has_network = policy->reach_count > 0;
+    if (tree != NULL) {
+        add_tree_links(steps, host, tree->source);
+        if (has_network)
+            add_system_path(steps, host, "/etc/ssl/certs");
+        return;
+    }
     for (size_t i = 0; i < KG_COUNT(system_paths); i++)
         add_system_path(steps, host, system_paths[i]);
     for (size_t i = 0; has_network && i < KG_COUNT(certificate_paths); i++)
@@ -223,7 +271,10 @@ static int fill(struct cage_plan *plan, const struct cage_policy *policy,
     int result = check_policy(policy, facts->host, err);
     if (result < 0)
         return result;
-    add_system(steps, facts->host, policy->reach_count > 0);
+    add_system(policy, steps, facts->host);
+    result = add_trees(policy, steps, facts->host, err);
+    if (result < 0)
+        return result;
     kg_auto(kg_free) char *path = NULL;
     result = cage_program_add(policy, facts, plan, &path, err);
     if (result < 0)
@@ -271,6 +322,7 @@ struct cage_plan *cage_plan_new(const struct cage_policy *policy, const struct c
     plan->bwrap = kg_strdup(facts->bwrap);
     plan->folder = kg_strdup(policy->install_dir);
     plan->landlock = facts->landlock > 0;
+    plan->watched = policy->watched;
     plan->processes_max = policy->processes_max;
     plan->cpu_shares = policy->cpu_shares;
     plan->memory_bytes = policy->memory_bytes;
@@ -299,7 +351,7 @@ void cage_plan_free(struct cage_plan *plan)
 
 bool cage_plan_has_network(const struct cage_plan *plan)
 {
-    return plan->network.any || plan->network.count > 0;
+    return plan->network.any || plan->network.count > 0 || plan->watched;
 }
 
 /* Each with a letter before it: what may be written, and what may not. */
@@ -310,7 +362,7 @@ char **cage_plan_sees(const struct cage_plan *plan)
         const struct cage_step *step = &plan->steps.items[i];
         bool writes = step->kind == CAGE_STEP_WRITE;
         if ((!writes && step->kind != CAGE_STEP_BIND) || strcmp(step->path, plan->folder) == 0 ||
-            (writes && step->part))
+            strcmp(step->path, step->source) != 0 || (writes && step->part))
             continue;
         if (sees == NULL)
             sees = kg_list_new(0);
@@ -376,6 +428,8 @@ void cage_plan_print(const struct cage_plan *plan, struct kg_buf *out)
     if (plan->cpu_shares != 0)
         kg_buf_printf(out, "cpu %u shares\n", plan->cpu_shares);
     kg_buf_printf(out, "landlock %s\n", plan->landlock ? "on" : "off");
+    if (plan->watched)
+        kg_buf_text(out, "watched\n");
     print_words("execute", &plan->executables, out);
     print_words("change", &plan->writables, out);
     for (size_t i = 0; i < plan->env.count; i++)

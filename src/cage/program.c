@@ -138,7 +138,7 @@ static int fail_unbuilt(struct search *search, const char *program)
     int result = kg_fail(search->err, KG_E_CAGE, "plugin %s: program %s is not there",
                          search->policy->name, program);
     kg_hint(search->err,
-            "build it, such as by make or npm run build, or mend command in the manifest");
+            "build it, such as by make or npm run build, or fix command in the manifest");
     return result;
 }
 
@@ -476,10 +476,51 @@ static void add_loaders(struct search *search)
     }
 }
 
+/* The name, in the cage, of what a path of a tree leads to; owned. NULL: to nothing in it. */
+static char *real_in_tree(const struct search *search, const struct cage_tree *tree,
+                          const char *path)
+{
+    kg_auto(kg_free) char *there = kg_path_moved(path, tree->path, tree->source);
+    kg_auto(kg_free) char *real = search->host->real(there);
+    if (real == NULL || !kg_path_within(real, tree->source) ||
+        search->host->kind(real) != CAGE_FILE_PROGRAM)
+        return NULL;
+    return kg_path_moved(real, tree->source, tree->path);
+}
+
+/* All of the tree is seen already; of its programs only this one, and its loader, may be run. */
+static int add_of_tree(struct search *search, const struct cage_tree *tree, char **ret_path)
+{
+    const struct cage_policy *policy = search->policy;
+    const char *program = policy->command[0];
+    kg_auto(kg_free) char *real = program != NULL && kg_path_within(program, tree->path)
+                                      ? real_in_tree(search, tree, program)
+                                      : NULL;
+    if (policy->program_count > 0)
+        return kg_fail(search->err, KG_E_CAGE,
+                       "plugin %s: it may run %s, and its /usr is not this machine's", policy->name,
+                       policy->programs[0].program);
+    if (real == NULL)
+        return kg_fail(search->err, KG_E_CAGE, "plugin %s: program %s is not in %s", policy->name,
+                       program ? program : "", tree->source);
+    add_executable(search, real);
+    for (size_t i = 0; i < KG_COUNT(loaders); i++) {
+        kg_auto(kg_free) char *name = cage_path_join(tree->path, loaders[i] + 1);
+        kg_auto(kg_free) char *loader = real_in_tree(search, tree, name);
+        if (loader != NULL)
+            add_executable(search, loader);
+    }
+    *ret_path = kg_strdup(program);
+    return 0;
+}
+
 int cage_program_add(const struct cage_policy *policy, const struct cage_facts *facts,
                      struct cage_plan *plan, char **ret_path, struct kg_err *err)
 {
     struct search search = {policy, facts->host, plan, &plan->steps, err};
+    const struct cage_tree *tree = cage_system_tree(policy);
+    if (tree != NULL)
+        return add_of_tree(&search, tree, ret_path);
     kg_auto(kg_free) char *path = NULL;
     int result = add_command(&search, &path);
     if (result == 0)

@@ -1,6 +1,6 @@
 /*
  * A bwrap that was started before there is a plan for it. It has all that is the same for every
- * cage: its group, its user, its pipes and the filters; the fds that it has are listed, nothing
+ * cage: its group, its user, its pipes and a filter; the fds that it has are listed, nothing
  * else of ours is in it. Where the machine lets us, it is also in the namespaces of its cage, but
  * for those of users, processes and mounts, which bwrap makes in them. It waits at a gate, which is
  * a pipe that it reads to the end before its options. What it is to do lies in files of memory that
@@ -20,6 +20,7 @@
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/sendfile.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -47,8 +48,13 @@ struct cage_ready {
     struct cage_launched to; /* our ends of the other pipes */
 };
 
-static const struct cage_launched nothing = {
-    .in_fd = -1, .out_fd = -1, .err_fd = -1, .status_fd = -1, .ran_fd = -1, .block_fd = -1};
+static const struct cage_launched nothing = {.in_fd = -1,
+                                             .out_fd = -1,
+                                             .err_fd = -1,
+                                             .status_fd = -1,
+                                             .ran_fd = -1,
+                                             .block_fd = -1,
+                                             .watch_fd = -1};
 
 /* -- before the fork --------------------------------------------------------------------------- */
 
@@ -117,7 +123,7 @@ static int make_files(struct cage_ready *ready, struct kg_err *err)
     } files[] = {
         {CAGE_FD_ARGS, "", 0},
         {CAGE_FD_ORDERS, "", 0},
-        {CAGE_FD_CALLS, cage_filter_calls, sizeof(cage_filter_calls)},
+        {CAGE_FD_CALLS, "", 0},
         {CAGE_FD_ARGUMENTS, cage_filter_arguments, sizeof(cage_filter_arguments)},
     };
     for (size_t i = 0; i < KG_COUNT(files); i++) {
@@ -132,6 +138,24 @@ static int make_files(struct cage_ready *ready, struct kg_err *err)
             return fd;
         ready->fds[at] = fd;
     }
+    return 0;
+}
+
+struct kg_str cage_calls_filter(const struct cage_plan *plan)
+{
+    return plan->watched
+               ? (struct kg_str){(const char *)cage_filter_calls_watched,
+                                 sizeof(cage_filter_calls_watched)}
+               : (struct kg_str){(const char *)cage_filter_calls, sizeof(cage_filter_calls)};
+}
+
+static int make_watch_socket(struct cage_ready *ready, struct kg_err *err)
+{
+    int ends[2];
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) < 0)
+        return kg_fail_errno(err, errno, "socketpair");
+    ready->fds[CAGE_FD_WATCH] = ends[0];
+    ready->to.watch_fd = ends[1];
     return 0;
 }
 
@@ -232,8 +256,8 @@ __attribute__((noreturn)) static void become_bwrap(struct cage_ready *ready, cha
 
 static void free_pipes(struct cage_launched *to)
 {
-    int *const ours[] = {&to->in_fd,     &to->out_fd, &to->err_fd,
-                         &to->status_fd, &to->ran_fd, &to->block_fd};
+    int *const ours[] = {&to->in_fd,  &to->out_fd,   &to->err_fd,  &to->status_fd,
+                         &to->ran_fd, &to->block_fd, &to->watch_fd};
     for (size_t i = 0; i < KG_COUNT(ours); i++)
         kg_close(ours[i]);
 }
@@ -242,7 +266,8 @@ static void free_pipes(struct cage_launched *to)
 static void close_childs(struct cage_ready *ready, bool files)
 {
     for (int fd = 0; fd < CAGE_FDS; fd++) {
-        bool is_ours = fd == CAGE_FD_ARGS || fd == CAGE_FD_ORDERS || fd >= CAGE_FD_FILES;
+        bool is_ours = fd == CAGE_FD_ARGS || fd == CAGE_FD_CALLS || fd == CAGE_FD_ORDERS ||
+                       fd >= CAGE_FD_FILES;
         if (files || !is_ours)
             kg_close(&ready->fds[fd]);
     }
@@ -286,6 +311,8 @@ struct cage_ready *cage_ready_new(const char *bwrap, int shim, bool ahead,
     int result = make_pipes(ready, err);
     if (result == 0)
         result = make_files(ready, err);
+    if (result == 0)
+        result = make_watch_socket(ready, err);
     if (result == 0)
         result = take_others(ready, shim, err);
     if (result == 0)

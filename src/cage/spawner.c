@@ -322,10 +322,11 @@ const char *cage_spawner_knowledge(const struct cage_spawner *spawner)
     return spawner->kernel_tells
                ? "Refused hosts and ports are known from the gatekeeper, if the plugin has a "
                  "network at all; programs and writing from the kernel's audit log. What is not "
-                 "in the cage is simply not there, and nobody sees the attempt."
+                 "in the cage is simply not there, and nobody sees the attempt, unless "
+                 "sandbox.explain is set."
                : "Refused hosts and ports are known from the gatekeeper, if the plugin has a "
                  "network at all. Refused files and programs are not known: the kernel's audit "
-                 "log is off, or not for the spawner.";
+                 "log is off, or not for the spawner. With sandbox.explain they are.";
 }
 
 int cage_spawner_attach(struct cage_spawner *spawner, struct loop *loop,
@@ -363,6 +364,11 @@ static int wait_for_end(pid_t pid)
     while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
         continue;
     return status;
+}
+
+bool cage_spawner_is_idle(const struct cage_spawner *spawner)
+{
+    return spawner->children == NULL;
 }
 
 void cage_spawner_free(struct cage_spawner *spawner)

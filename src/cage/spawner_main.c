@@ -20,7 +20,9 @@
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/signalfd.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -35,6 +37,7 @@
 #define RECORDS_A_TURN   64      /* of the kernel's log, which others fill too */
 #define BWRAP_PROCESSES  2       /* of a cage, besides the plugin's: the monitor and the reaper */
 #define PREPARE_MS       5       /* after a start: its plugin has the processors first */
+#define WATCH_END_MS     3000    /* for kaged-watch to say the rest when its cage is gone */
 #define DAEMON_DIED      SIGUSR2 /* asked of the kernel as our parent-death signal */
 
 struct cell {
@@ -54,6 +57,8 @@ struct cell {
     struct cage_netns netns;        /* the making of it */
     uint64_t network_deadline_ms;   /* 0: it is made, or there is none */
     uint64_t domain;                /* Landlock's, once the kernel told of it */
+    pid_t watcher;                  /* kaged-watch, our child; 0: it is not watched, or no more */
+    uint64_t watcher_deadline_ms;   /* 0 while the cage lives */
     char error[KG_ERR_MESSAGE_MAX]; /* why we killed it, or "" */
     bool over;                      /* bwrap is reaped */
     int wait_status;                /* of bwrap */
@@ -63,6 +68,7 @@ struct spawner {
     int socket;
     int signals;
     int shim;                   /* to execute in each cage */
+    int watcher;                /* to execute beside those that are watched; -1: not installed */
     int kernel_log;             /* -1: the kernel does not tell us */
     struct cage_denial denial;  /* of a domain whose process is told next; path NULL: none */
     struct cage_owner owner;    /* whom the daemon runs as */
@@ -143,6 +149,7 @@ static void cell_free(struct spawner *spawner, struct cell *cell)
     kg_close(&cell->at.status_fd);
     kg_close(&cell->at.ran_fd);
     kg_close(&cell->at.block_fd);
+    kg_close(&cell->at.watch_fd);
     kg_close(&cell->pid1_fd);
     kg_close(&cell->netns.socket);
     cage_network_free(&cell->network);
@@ -334,6 +341,104 @@ static void check_deadlines(struct spawner *spawner)
             fail_network(cell, "network: it was not made in time");
 }
 
+/* -- the watcher of a cell --------------------------------------------------------------------- */
+
+#define WATCHER_SOCKET 3
+#define WATCHER_REPORT 4
+#define WATCHER_NICE   5 /* a cage that keeps it busy holds up itself */
+
+/* As the cage's user, and with nothing of ours but its two sockets. */
+__attribute__((noreturn)) static void become_watcher(int program, uid_t uid, int socket, int report,
+                                                     pid_t spawner)
+{
+    static char *const argv[] = {"kaged-watch", "3", "4", NULL};
+    static char *const environment[] = {
+#ifdef __SANITIZE_ADDRESS__
+        "ASAN_OPTIONS=detect_leaks=0", /* nobody is there to read of them */
+#endif
+        NULL};
+    int fds[] = {socket, report, program};
+    sigset_t none;
+    sigemptyset(&none);
+    (void)setpriority(PRIO_PROCESS, 0, WATCHER_NICE);
+    for (size_t i = 0; i < KG_COUNT(fds); i++)
+        if ((fds[i] = fcntl(fds[i], F_DUPFD_CLOEXEC, CAGE_FDS)) < 0)
+            _exit(126);
+    if (dup2(fds[0], WATCHER_SOCKET) < 0 || dup2(fds[1], WATCHER_REPORT) < 0 ||
+        !cage_become_user(uid) || prctl(PR_SET_PDEATHSIG, SIGKILL) < 0 || getppid() != spawner ||
+        prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 || sigprocmask(SIG_SETMASK, &none, NULL) < 0)
+        _exit(126);
+    close_range(WATCHER_REPORT + 1, CAGE_FDS - 1, 0);
+    syscall(SYS_execveat, fds[2], "", argv, environment, AT_EMPTY_PATH);
+    _exit(127);
+}
+
+static void fail_watcher(struct cell *cell, const char *why)
+{
+    if (cell->error[0] == '\0')
+        snprintf(cell->error, sizeof(cell->error), "plugin %s: kaged-watch: %s", cell->name, why);
+    kill_cell(cell);
+}
+
+/* Not in the cage's group, whose limits are the plugin's; it is small, and waits for others. */
+static void start_watcher(struct spawner *spawner, struct cell *cell)
+{
+    struct cage_event event = {
+        .kind = CAGE_TELL_SOCKET, .child = cell->id, .number = CAGE_SOCKET_TRIED};
+    int ends[2];
+    if (spawner->watcher < 0) {
+        fail_watcher(cell, "it is not installed; install kaged whole: make install");
+        return;
+    }
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) < 0) {
+        fail_watcher(cell, strerror(errno));
+        return;
+    }
+    pid_t self = getpid();
+    pid_t pid = fork();
+    int errnum = errno;
+    if (pid == 0)
+        become_watcher(spawner->watcher, cell->at.uid, cell->at.watch_fd, ends[1], self);
+    cell->watcher = pid > 0 ? pid : 0;
+    close(ends[1]);
+    kg_close(&cell->at.watch_fd);
+    if (pid < 0)
+        fail_watcher(cell, strerror(errnum));
+    else if (tell(spawner, &event, &ends[0], 1) < 0)
+        fail_watcher(cell, "the daemon did not take its socket");
+    close(ends[0]);
+}
+
+/*
+ * It ends by itself when nobody is left in its cage. Before, what is tried there would fail for no
+ * reason.
+ */
+static void reap_watcher(struct cell *cell, int status)
+{
+    cell->watcher = 0;
+    if (cell->over || is_past(cell) || (WIFEXITED(status) && WEXITSTATUS(status) == 0))
+        return;
+    if (WIFSIGNALED(status))
+        fail_watcher(cell, "it was killed, so its cage was ended");
+    else if (WEXITSTATUS(status) == CAGE_WATCH_UNHEARD)
+        fail_watcher(cell, "nobody listens to it, so its cage was ended");
+    else
+        fail_watcher(cell, "it failed, so its cage was ended");
+}
+
+/* True once it is gone, which it is soon after its cage. */
+static bool watcher_has_ended(struct cell *cell)
+{
+    uint64_t now = kg_monotonic_ms();
+    if (cell->watcher == 0)
+        return true;
+    if (cell->watcher_deadline_ms == 0)
+        cell->watcher_deadline_ms = now + WATCH_END_MS;
+    if (now >= cell->watcher_deadline_ms)
+        kill(cell->watcher, SIGKILL);
+    return false;
+}
+
 /* -- what a cell reports ----------------------------------------------------------------------- */
 
 /* The pid may be used again by now: it is the cage's only if bwrap, or we, are its parent. */
@@ -480,6 +585,8 @@ static void reap(struct spawner *spawner)
         for (struct cell *cell = spawner->cells; cell != NULL; cell = cell->next) {
             if (cell->netns.pid == pid)
                 cell->netns.pid = 0;
+            if (cell->watcher == pid)
+                reap_watcher(cell, status);
             if (cell->over || cell->at.pid != pid)
                 continue;
             cell->over = true;
@@ -495,7 +602,8 @@ static bool is_ours(const struct spawner *spawner, pid_t pid)
     if (spawner->ready != NULL && cage_ready_pid(spawner->ready) == pid)
         return true;
     for (const struct cell *cell = spawner->cells; cell != NULL; cell = cell->next)
-        if (!cell->over && (cell->at.pid == pid || cell->netns.pid == pid))
+        if (cell->watcher == pid ||
+            (!cell->over && (cell->at.pid == pid || cell->netns.pid == pid)))
             return true;
     return false;
 }
@@ -537,7 +645,7 @@ static bool end_cells(struct spawner *spawner)
     size_t stray_count = kill_strays(spawner, &strays);
     for (struct cell **at = &spawner->cells; *at != NULL;) {
         struct cell *cell = *at;
-        if (!cell->over || !is_empty(cell, strays, stray_count)) {
+        if (!cell->over || !is_empty(cell, strays, stray_count) || !watcher_has_ended(cell)) {
             lingers = lingers || cell->over;
             at = &cell->next;
             continue;
@@ -594,6 +702,10 @@ static void keep_cell(struct spawner *spawner, uint32_t id, struct cage_launched
         kill_cell(cell);
     for (size_t i = 0; i < KG_COUNT(fds); i++)
         close(fds[i]);
+    if (plan->watched)
+        start_watcher(spawner, cell);
+    else
+        kg_close(&cell->at.watch_fd);
     start_network_ahead(cell);
 }
 
@@ -886,9 +998,10 @@ static int start(struct spawner *spawner, const char *socket, const char *daemon
         return kg_fail(err, KG_E_CAGE, "spawner: the daemon is gone");
     if (fcntl(spawner->socket, F_SETFD, FD_CLOEXEC) < 0)
         return kg_fail_errno(err, errno, "spawner: socket %s", socket);
-    spawner->shim = cage_shim_open(err);
+    spawner->shim = cage_program_open("kaged-cage-init", err);
     if (spawner->shim < 0)
         return spawner->shim;
+    spawner->watcher = cage_program_open("kaged-watch", NULL);
     const struct cage_cgroup_asker asker = {"/proc", atoi(daemon_pid), geteuid() == 0};
     spawner->cgroups = cage_cgroups_new(&asker, ret_limits);
     if (geteuid() != 0)
@@ -941,7 +1054,8 @@ int main(int argc, char **argv)
 {
     if (argc == 2 && strcmp(argv[1], CAGE_SPAWNER_TRY) == 0)
         return try_namespaces();
-    struct spawner spawner = {.socket = -1, .signals = -1, .shim = -1, .kernel_log = -1};
+    struct spawner spawner = {
+        .socket = -1, .signals = -1, .shim = -1, .watcher = -1, .kernel_log = -1};
     if (argc != 9 || !cage_owner_parse(argv[3], argv[4], &spawner.owner)) {
         fprintf(stderr, "kaged-spawner is started by kaged\n");
         return 2;

@@ -103,6 +103,8 @@ static void put_wish(const struct cli *cli, struct kg_buf *out)
         put_scopes(&json, scopes);
     if (expires != NULL)
         kg_json_named_text(&json, "expires", expires);
+    if (cli_option_value(cli, "user") != NULL)
+        kg_json_named_text(&json, "user", cli_option_value(cli, "user"));
     if (cli_option_value(cli, "profile") != NULL)
         kg_json_named_text(&json, "profile", cli_option_value(cli, "profile"));
     kg_json_end(&json, '}');

@@ -88,7 +88,7 @@ int cli_chat(struct cli *cli)
         code = chat_offer_model(cli, project, seat);
     if (code != CLI_DONE)
         return code;
-    printf("%s in project %s; /help shows what there is, Ctrl-D leaves\n", session, project);
+    printf("%s in project %s\n/help lists the commands, Ctrl-D leaves\n", session, project);
     fflush(stdout);
     return become_chat(cli, project, session);
 }

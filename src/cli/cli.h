@@ -213,13 +213,14 @@ int terminal_poll(struct pollfd *fd);
 #define CLIENT_PAUSE_MS     20    /* between two such questions, if it should not wait at all */
 
 struct client_request {
-    const char *method;  /* "GET" */
-    const char *target;  /* path and query, encoded */
-    struct kg_str body;  /* sent with POST and PUT */
-    int64_t timeout_ms;  /* the call's, told to the daemon; 0: none */
-    int64_t silence_ms;  /* without a byte for this long the daemon is hung; 0: the usual */
-    const char *file;    /* of which an error lists all that is wrong; NULL: of none */
-    const char *headers; /* more of them, each with its line end; NULL: none */
+    const char *method;       /* "GET" */
+    const char *target;       /* path and query, encoded */
+    struct kg_str body;       /* sent with POST and PUT */
+    int64_t timeout_ms;       /* the call's, told to the daemon; 0: none */
+    int64_t silence_ms;       /* without a byte for this long the daemon is hung; 0: the usual */
+    const char *file;         /* of which an error lists all that is wrong; NULL: of none */
+    const char *headers;      /* more of them, each with its line end; NULL: none */
+    const char *content_type; /* of the body; NULL: JSON */
 };
 struct client_reply {
     int status;
@@ -317,6 +318,7 @@ int cli_doctor(struct cli *cli);
 int cli_plugin_validate(struct cli *cli);
 int cli_plugin_new(struct cli *cli);
 int cli_plugin_pack(struct cli *cli);
+int cli_plugin_observe(struct cli *cli);
 int cli_plugin_test(struct cli *cli);
 int cli_project_validate(struct cli *cli);
 int cli_project_init(struct cli *cli);
@@ -329,6 +331,8 @@ int cli_project_unload(struct cli *cli);
 int cli_config_check(struct cli *cli);
 int cli_config_get(struct cli *cli);
 int cli_config_set(struct cli *cli);
+/* Sets a key of config.toml or local.toml, and says so; the code of the command. */
+int cli_set_setting(const struct cli *cli, const char *name, const char *value);
 int cli_config_path(struct cli *cli);
 int cli_schema_check(struct cli *cli);
 int cli_mcp_serve(struct cli *cli);
@@ -344,6 +348,20 @@ int cli_mcp_profile_set(struct cli *cli);
 int cli_mcp_profile_rm(struct cli *cli);
 int cli_mcp_mark(struct cli *cli);
 int cli_secret_set(struct cli *cli);
+int cli_org_create(struct cli *cli);
+int cli_org_list(struct cli *cli);
+int cli_org_activate(struct cli *cli);
+int cli_org_deactivate(struct cli *cli);
+int cli_org_delete(struct cli *cli);
+int cli_org_users(struct cli *cli);
+int cli_org_members(struct cli *cli);
+int cli_org_add_member(struct cli *cli);
+int cli_org_remove_member(struct cli *cli);
+int cli_catalog_upload(struct cli *cli);
+int cli_catalog_list(struct cli *cli);
+int cli_catalog_versions(struct cli *cli);
+int cli_catalog_enable(struct cli *cli);
+int cli_catalog_disable(struct cli *cli);
 int cli_secret_list(struct cli *cli);
 int cli_secret_rm(struct cli *cli);
 int cli_system_plugin_list(struct cli *cli);

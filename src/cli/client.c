@@ -105,7 +105,8 @@ static int send_request(int fd, const struct client_request *request, struct kg_
     if (request->headers != NULL)
         kg_buf_text(&head, request->headers);
     if (request->body.length > 0)
-        kg_buf_text(&head, "Content-Type: application/json\r\n");
+        kg_buf_printf(&head, "Content-Type: %s\r\n",
+                      request->content_type ? request->content_type : "application/json");
     if (request->body.length > 0 || strcmp(request->method, "POST") == 0)
         kg_buf_printf(&head, "Content-Length: %zu\r\n", request->body.length);
     kg_buf_text(&head, "\r\n");
@@ -342,6 +343,16 @@ static bool say_problems(const char *file, struct kg_str error)
     return true;
 }
 
+/* {"code","message","details":{"error","hint"}}, as the catalog's routes have it. */
+static int say_flat_error(struct kg_str body, struct kg_str details)
+{
+    kg_auto(kg_buf_free) struct kg_buf name = {0}, message = {0}, hint = {0};
+    enum kg_code known = kg_code_from_name(take_text(details, "error", &name));
+    print_problem(kg_error_row(known)->exit_code, take_text(body, "message", &message),
+                  take_text(details, "hint", &hint));
+    return kg_error_row(known)->exit_code;
+}
+
 /*
  * {"error":{"code","message","hint","data"}}. A plugin's own "data" may be any JSON, also such as
  * the tree would refuse, so it is only scanned.
@@ -351,6 +362,8 @@ static int say_api_error(const struct client_request *request, const struct clie
     struct kg_err err;
     kg_auto(kg_buf_free) struct kg_buf code = {0}, message = {0}, hint = {0}, line = {0};
     struct kg_str error, data, body = kg_buf_view(&reply->body);
+    if (kg_json_check(body, NULL) == KG_JSON_OK && kg_json_member(body, "details", &error))
+        return say_flat_error(body, error);
     if (kg_json_check(body, NULL) != KG_JSON_OK || !kg_json_member(body, "error", &error) ||
         take_text(error, "message", &message).length == 0) {
         kg_fail(&err, KG_E_INTERNAL, "the daemon answered with HTTP status %d", reply->status);

@@ -143,7 +143,7 @@ static int key_path_parse(const char *key, struct key_path *ret_path, struct kg_
         at = end + 1;
     }
     key_path_free(&path);
-    return kg_fail(err, KG_E_USAGE, "\"%s\" is no key; write SECTION.KEY", key);
+    return kg_fail(err, KG_E_USAGE, "\"%s\" is not a key; write SECTION.KEY", key);
 }
 
 static const struct config_key *known_key(const struct key_path *path, struct kg_str *ret_name)
@@ -424,8 +424,12 @@ static struct kg_doc *read_value(const char *text, bool wants_text)
 
 int cli_config_set(struct cli *cli)
 {
+    return cli_set_setting(cli, cli_argument(cli, 0), cli_argument(cli, 1));
+}
+
+int cli_set_setting(const struct cli *cli, const char *name, const char *value)
+{
     struct kg_err err = {0};
-    const char *name = cli_argument(cli, 0);
     kg_auto(key_path_free) struct key_path path = {0};
     if (key_path_parse(name, &path, &err) < 0)
         return print_error(&err);
@@ -437,7 +441,7 @@ int cli_config_set(struct cli *cli)
         return print_error(&err);
     }
     kg_auto(kg_doc_cleanup) struct kg_doc *doc =
-        read_value(cli_argument(cli, 1), key != NULL && key->type == CONFIG_TYPE_TEXT);
+        read_value(value, key != NULL && key->type == CONFIG_TYPE_TEXT);
     const char *file = local ? cli->paths.local_file : cli->paths.config_file;
     struct setting setting = {&path, kg_node_get(doc->root, "value"), local, file};
     if (config_paths_make_config(&cli->paths, &err) < 0 ||

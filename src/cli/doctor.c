@@ -118,7 +118,7 @@ static void add_trial(struct cage_checks *checks, const struct cage_facts *facts
         cage_checks_add(checks, "trial", CAGE_STATUS_OK, detail, NULL, NULL);
     else
         cage_checks_add(checks, "trial", CAGE_STATUS_MISSING, detail, "no plugin can start",
-                        err.hint[0] != '\0' ? err.hint : "mend what the message names");
+                        err.hint[0] != '\0' ? err.hint : "fix what the message names");
 }
 
 /* -- the daemon that runs ---------------------------------------------------------------------- */
@@ -190,7 +190,7 @@ static void add_running(struct cage_checks *checks, const struct kg_node *plugin
         print_words(&detail, plugin, "{problem}");
         add_native(checks, name, kg_buf_terminate(&detail), "it is not loaded",
                    remedy[0] != '\0' ? remedy
-                                     : "mend what the message names, then start the daemon");
+                                     : "fix what the message names, then start the daemon");
     } else if (cli_text(plugin, "left_in").length > 0) {
         print_words(&detail, plugin, "the daemon ended while it was in: {left_in}");
         add_native(checks, name, kg_buf_terminate(&detail), "it may have crashed the daemon",
@@ -242,7 +242,7 @@ static void add_system_plugins(const struct cli *cli, const struct cage_owner *o
             add_native(checks, plugin->name, "its file may be loaded", NULL, NULL);
         else
             add_native(checks, plugin->name, err.message, "it will not be loaded",
-                       err.hint[0] != '\0' ? err.hint : "mend what the message names");
+                       err.hint[0] != '\0' ? err.hint : "fix what the message names");
     }
     local_free(local);
 }
@@ -280,7 +280,7 @@ static void put_check(struct kg_buf *out, const struct cage_check *check, bool c
     kg_buf_escaped(out, kg_str(check->detail));
     kg_buf_char(out, '\n');
     put_extra(out, "means", check->means);
-    put_extra(out, check->status == CAGE_STATUS_OK ? "advice" : "to mend it", check->remedy);
+    put_extra(out, check->status == CAGE_STATUS_OK ? "advice" : "to fix it", check->remedy);
 }
 
 /* worst: of what cages are made of; what follows those checks is no layer of them. */

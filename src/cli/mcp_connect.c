@@ -234,6 +234,31 @@ static int write_entry(const struct cli *cli, const struct client *client,
     return CLI_DONE;
 }
 
+/*
+ * What clients called is always kept, unless the operator said otherwise; with which arguments, and
+ * what they got, only if he says so. Whoever connects one is asked, or told how.
+ */
+static int offer_activity(const struct cli *cli)
+{
+    struct kg_err err;
+    struct config *config = config_load(cli->paths.config_file, &err);
+    bool is_calls = config != NULL && strcmp(config->mcp_activity, "calls") == 0;
+    config_free(config);
+    if (!is_calls || cli_has(cli, "ssh"))
+        return CLI_DONE;
+    kg_auto(kg_close) int tty = terminal_open();
+    if (tty >= 0 && terminal_ask(tty, "Keep the arguments and results of its calls, too, secrets "
+                                      "hidden, for kaged mcp log?"))
+        return cli_set_setting(cli, "mcp.activity", "full");
+    kg_auto(kg_free) char *self = cli_self(cli);
+    fflush(stdout);
+    fprintf(stderr,
+            "what it calls is kept without arguments and results; with them: %s config set "
+            "mcp.activity full\n",
+            self);
+    return CLI_DONE;
+}
+
 /* As it would stand in the file, with what is around it. */
 static void show_entry(const struct client *client, const struct kg_node *entry)
 {
@@ -254,8 +279,10 @@ int cli_mcp_connect(struct cli *cli)
     char **words = make_words(cli);
     kg_auto(kg_doc_cleanup) struct kg_doc *entry = make_entry(client, words);
     kg_list_free(words);
-    if (cli_has(cli, "write"))
-        return write_entry(cli, client, entry->root);
+    if (cli_has(cli, "write")) {
+        int code = write_entry(cli, client, entry->root);
+        return code == CLI_DONE ? offer_activity(cli) : code;
+    }
     show_entry(client, entry->root);
     return CLI_DONE;
 }

@@ -1,15 +1,6 @@
 /* What a plugin declares, for people: its tools. */
 #include "cli/install.h"
 
-static bool is_required(const struct kg_node *schema, struct kg_str name)
-{
-    const struct kg_node *required = kg_node_list(schema, "required");
-    for (uint32_t i = 0; i < required->count; i++)
-        if (required->items[i].type == KG_STRING && kg_str_equal(required->items[i].text, name))
-            return true;
-    return false;
-}
-
 /* "query [limit]" */
 static void put_parameters(struct kg_buf *out, const struct kg_node *schema)
 {
@@ -18,7 +9,7 @@ static void put_parameters(struct kg_buf *out, const struct kg_node *schema)
     for (uint32_t i = 0; properties && properties->type == KG_OBJECT && i < properties->count;
          i++) {
         struct kg_str name = properties->members[i].key;
-        bool required = is_required(schema, name);
+        bool required = kg_node_has_text(kg_node_get(schema, "required"), name);
         kg_buf_text(out, i > 0 ? " " : "");
         kg_buf_text(out, required ? "" : "[");
         kg_buf_str(out, name);
@@ -44,13 +35,24 @@ static void put_cells(struct table *table, const struct kg_node *tool, bool with
     table_cell(table, cli_text(tool, "description"), NULL);
 }
 
+static void put_dangers(struct kg_buf *out, const struct kg_node *tools)
+{
+    for (uint32_t i = 0; i < tools->count; i++) {
+        const struct kg_node *tool = &tools->items[i];
+        if (cli_text(tool, "danger").length == 0)
+            continue;
+        kg_buf_text(out, "! ");
+        kg_buf_escaped(out, cli_text(tool, "full_name"));
+        kg_buf_printf(out, "\n    DANGER: %.*s\n", KG_STR_ARG(cli_text(tool, "danger")));
+    }
+}
+
 static void put_tools(struct kg_buf *out, const struct cli *cli, const struct kg_node *answer)
 {
     static const char *const headings[] = {"TOOL", "PARAMETERS", "DESCRIPTION", NULL};
     static const char *const of_server[] = {"TOOL", "STATE", "PARAMETERS", "DESCRIPTION", NULL};
     const struct kg_node *tools = kg_node_list(answer, "tools");
     bool with_states = false;
-    (void)out;
     if (tools->count == 0) {
         fprintf(stderr, "plugin %s has no tools\n", cli_argument(cli, 0));
         return;
@@ -61,6 +63,7 @@ static void put_tools(struct kg_buf *out, const struct cli *cli, const struct kg
     for (uint32_t i = 0; i < tools->count; i++)
         put_cells(table, &tools->items[i], with_states);
     table_print(table);
+    put_dangers(out, tools);
     if (cli_text(answer, "waits").length > 0) {
         kg_auto(kg_free) char *self = cli_self(cli);
         fprintf(stderr, "some wait for your yes: %s plugin tools %s --approve\n", self,

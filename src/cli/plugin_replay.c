@@ -235,7 +235,7 @@ static int take_ignored(char *list, const char *ret_ignored[IGNORED_MAX + 1], st
     char *rest = NULL;
     for (char *path = strtok_r(list, ",", &rest); path != NULL; path = strtok_r(NULL, ",", &rest)) {
         if (path[0] != '/' || count == IGNORED_MAX) {
-            kg_fail(err, KG_E_USAGE, "plugin replay: --ignore %s is no path in an answer", path);
+            kg_fail(err, KG_E_USAGE, "plugin replay: --ignore %s is not a path in an answer", path);
             return kg_hint(err,
                            "a path starts with /result/ or /error/; at most %d go, with commas "
                            "between them",

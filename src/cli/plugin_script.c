@@ -208,21 +208,28 @@ static int put_text(struct kg_buf *text, void *data, struct kg_err *err)
     return 0;
 }
 
+/* Reads the file and shows what it would be. Fails if that is not wanted. */
+static int file_offer(const struct cli *cli, const char *source, const char *note,
+                      const char *question, struct file *ret_file, struct kg_err *err)
+{
+    kg_auto(kg_buf_free) struct kg_buf offer = {0};
+    if (file_read(cli, source, ret_file, err) < 0)
+        return -EINVAL;
+    put_offer(&offer, ret_file);
+    kg_buf_text(&offer, note);
+    fwrite(offer.data, 1, offer.length, stderr);
+    if (says_yes(cli, question))
+        return 0;
+    kg_fail(err, KG_E_REFUSED, "script %s was not taken", ret_file->name);
+    return kg_hint(err, "without a terminal: --yes");
+}
+
 int cli_script_install(const struct cli *cli, const char *source)
 {
     kg_auto(file_free) struct file file = {0};
-    kg_auto(kg_buf_free) struct kg_buf offer = {0};
     struct kg_err err = {0};
-    if (file_read(cli, source, &file, &err) < 0)
-        return print_error(&err);
-    put_offer(&offer, &file);
-    fwrite(offer.data, 1, offer.length, stderr);
-    if (!says_yes(cli, "Install it?")) {
-        kg_fail(&err, KG_E_REFUSED, "script %s was not installed", file.name);
-        kg_hint(&err, "without a terminal: --yes");
-        return print_error(&err);
-    }
-    if (edit_file(file.target, put_text, &file, &err) < 0)
+    if (file_offer(cli, source, "", "Install it?", &file, &err) < 0 ||
+        edit_file(file.target, put_text, &file, &err) < 0)
         return print_error(&err);
     printf("%s is installed in %s\n", file.name, file.target);
     return CLI_DONE;
@@ -284,20 +291,11 @@ static int keep_up(const struct cli *cli, struct file *file)
 
 int cli_script_dev(const struct cli *cli, const char *source)
 {
+    static const char note[] = "What you change keeps its grants until you leave with Ctrl-C.\n";
     kg_auto(file_free) struct file file = {0};
-    kg_auto(kg_buf_free) struct kg_buf offer = {0};
     struct kg_err err = {0};
-    if (file_read(cli, source, &file, &err) < 0)
-        return print_error(&err);
-    put_offer(&offer, &file);
-    kg_buf_text(&offer, "What you change keeps its grants until you leave with Ctrl-C.\n");
-    fwrite(offer.data, 1, offer.length, stderr);
-    if (!says_yes(cli, "Run it so?")) {
-        kg_fail(&err, KG_E_REFUSED, "script %s is not run so", file.name);
-        kg_hint(&err, "without a terminal: --yes");
-        return print_error(&err);
-    }
-    if (put_in_place(&file, &err) < 0)
+    if (file_offer(cli, source, note, "Run it so?", &file, &err) < 0 ||
+        put_in_place(&file, &err) < 0)
         return print_error(&err);
     printf("%s runs from %s as %s changes\n", file.name, file.target, file.path);
     fflush(stdout);

@@ -81,7 +81,7 @@ static void put_finding(struct kg_buf *out, const struct kit_report *report,
     put_detail(out, "came", finding->came);
     if (finding->words != NULL)
         put_words(out, finding->words);
-    put_detail(out, "mend", kit_rule_mend(finding->rule));
+    put_detail(out, "fix", kit_rule_mend(finding->rule));
     if (finding->more > 0)
         kg_buf_printf(out, "    and %u more of this rule\n", finding->more);
 }
@@ -221,7 +221,7 @@ static int check_rules(const struct manifest *manifest, const struct kit_options
 {
     for (enum kit_rule_id rule = 0; rule < KIT_RULE_COUNT; rule++)
         if (options->only[rule] && !kit_rule_binds(rule, manifest)) {
-            kg_fail(err, KG_E_INVALID_PARAMS, "%s is no rule for %s, which speaks %s",
+            kg_fail(err, KG_E_INVALID_PARAMS, "%s is not a rule for %s, which speaks %s",
                     kit_rule_name(rule), manifest->name,
                     manifest->is_mcp ? "MCP" : "kaged's own protocol");
             return kg_hint(err, "kaged plugin test without --rule lists those that are");

@@ -104,15 +104,6 @@ static void put_value(struct kg_json_writer *json, struct kg_str type, struct kg
         kg_json_str(json, line);
 }
 
-static bool is_required(const struct kg_node *schema, struct kg_str name)
-{
-    const struct kg_node *required = kg_node_list(schema, "required");
-    for (uint32_t i = 0; i < required->count; i++)
-        if (required->items[i].type == KG_STRING && kg_str_equal(required->items[i].text, name))
-            return true;
-    return false;
-}
-
 /* Each property of the form, one after the other. False: he ended it. */
 static bool fill_in(int tty, const struct kg_node *schema, struct kg_buf *ret_content)
 {
@@ -123,10 +114,11 @@ static bool fill_in(int tty, const struct kg_node *schema, struct kg_buf *ret_co
         const struct kg_member *member = &properties->members[i];
         kg_auto(kg_buf_free) struct kg_buf prompt = {0}, line = {0};
         kg_auto(kg_free) char *key = kg_str_dup(member->key);
-        put_prompt(&prompt, member->key, &member->value, is_required(schema, member->key));
+        bool is_required = kg_node_has_text(kg_node_get(schema, "required"), member->key);
+        put_prompt(&prompt, member->key, &member->value, is_required);
         if (!terminal_read(tty, kg_buf_view(&prompt), &line))
             return false;
-        if (line.length == 0 && !is_required(schema, member->key))
+        if (line.length == 0 && !is_required)
             continue;
         kg_json_key(&json, key);
         put_value(&json, cli_text(&member->value, "type"), kg_buf_view(&line));

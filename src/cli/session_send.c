@@ -16,8 +16,9 @@
 
 struct turn {
     const struct cli *cli;
-    bool reasoning;   /* is shown */
-    bool within_line; /* stdout's cursor */
+    bool reasoning;         /* is shown */
+    bool within_line;       /* stdout's cursor */
+    struct kg_str subagent; /* whose event is shown; empty: the agent's that was spoken to */
     struct markdown markdown;
     uint64_t called_ms; /* the tool that runs */
     bool ended;
@@ -51,7 +52,15 @@ static void end_line(struct turn *turn)
 static void note(struct turn *turn, struct kg_buf *line)
 {
     size_t columns = print_columns();
+    kg_auto(kg_buf_free) struct kg_buf whose = {0};
     end_line(turn);
+    if (turn->subagent.length > 0) {
+        kg_buf_text(&whose, "   ");
+        kg_buf_escaped(&whose, turn->subagent);
+        kg_buf_text(&whose, ": ");
+        kg_buf_str(&whose, kg_buf_view(line));
+        line = &whose;
+    }
     print_cut(line, 0, columns == SIZE_MAX ? NOTE_COLUMNS : columns);
     const char *const form = colors_on_stderr() ? "\033[2m%s\033[0m\n" : "%s\n";
     fprintf(stderr, form, kg_buf_terminate(line));
@@ -135,6 +144,13 @@ static void show_retry(struct turn *turn, const struct kg_node *told)
     note(turn, &line);
 }
 
+static void show_said(struct turn *turn, const struct kg_node *told)
+{
+    kg_auto(kg_buf_free) struct kg_buf line = {0};
+    print_words(&line, told, "-- {plugin} says: {text}");
+    note(turn, &line);
+}
+
 static void show_window(struct turn *turn, const struct kg_node *told)
 {
     kg_auto(kg_buf_free) struct kg_buf line = {0};
@@ -212,18 +228,41 @@ static void take_end(struct turn *turn, const struct kg_node *told)
 
 /* -- lines ------------------------------------------------------------------------------------- */
 
-static void on_line(void *data, struct kg_str line)
+static void show_subagent(struct turn *turn, const struct kg_node *told);
+
+static void show(struct turn *turn, const struct kg_node *told)
 {
     static const struct {
         const char *type;
         void (*show)(struct turn *turn, const struct kg_node *told);
+        bool also_inside; /* shown of subagents, too; what they say is the result of a tool */
     } rows[] = {
-        {"text", show_text},           {"reasoning", show_reasoning},
-        {"tool_call", show_tool_call}, {"tool_result", show_tool_result},
-        {"retry", show_retry},         {"compaction", show_compaction},
-        {"window", show_window},       {"progress", show_progress},
-        {"question", ask_question},
+        {"text", show_text, false},          {"reasoning", show_reasoning, false},
+        {"tool_call", show_tool_call, true}, {"tool_result", show_tool_result, true},
+        {"retry", show_retry, true},         {"compaction", show_compaction, true},
+        {"window", show_window, true},       {"progress", show_progress, true},
+        {"question", ask_question, true},    {"subagent", show_subagent, false},
+        {"said", show_said, false},
     };
+    struct kg_str type = cli_text(told, "type");
+    for (size_t i = 0; i < KG_COUNT(rows); i++)
+        if (kg_str_is(type, rows[i].type) && (rows[i].also_inside || turn->subagent.length == 0))
+            rows[i].show(turn, told);
+}
+
+static void show_subagent(struct turn *turn, const struct kg_node *told)
+{
+    const struct kg_node *event = kg_node_typed(told, "event", KG_OBJECT);
+    uint64_t called_ms = turn->called_ms;
+    turn->subagent = cli_text(told, "agent");
+    if (event != NULL && turn->subagent.length > 0)
+        show(turn, event);
+    turn->subagent = KG_STR_NULL;
+    turn->called_ms = called_ms; /* the tool of the one around it runs on */
+}
+
+static void on_line(void *data, struct kg_str line)
+{
     struct turn *turn = data;
     kg_auto(kg_doc_cleanup) struct kg_doc *doc = kg_json_read(line, NULL);
     if (turn->cli->json) {
@@ -232,11 +271,9 @@ static void on_line(void *data, struct kg_str line)
     }
     if (doc == NULL)
         return;
-    struct kg_str type = cli_text(doc->root, "type");
-    for (size_t i = 0; !turn->cli->json && i < KG_COUNT(rows); i++)
-        if (kg_str_is(type, rows[i].type))
-            rows[i].show(turn, doc->root);
-    if (kg_str_is(type, "end"))
+    if (!turn->cli->json)
+        show(turn, doc->root);
+    if (kg_str_is(cli_text(doc->root, "type"), "end"))
         take_end(turn, doc->root);
 }
 

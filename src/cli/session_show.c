@@ -72,8 +72,8 @@ static void put_result(struct kg_buf *out, const struct kg_node *content)
 /* -- one entry --------------------------------------------------------------------------------- */
 
 /*
- * What a head and a body are, by kind and, of messages, by role. `%` stands for the agent, `#` for
- * the entry that it belongs to.
+ * What a head and a body are, by kind and, of messages, by role; a task is what a call of another
+ * agent said. `%` stands for the agent, `#` for the entry that it belongs to.
  */
 enum body { SAID, CALL, RESULT, FIGURES, BARE };
 static const struct form {
@@ -82,6 +82,7 @@ static const struct form {
     bool by_plugin; /* the plugin's name comes first */
     enum body body;
 } forms[] = {
+    {"message", "task", "task# for %", false, SAID},
     {"message", "user", "user to %", false, SAID},
     {"message", "system", "system to %", false, SAID},
     {"message", NULL, "%", false, SAID},
@@ -157,8 +158,9 @@ static void put_entry(struct kg_buf *out, struct kg_buf *head, const struct kg_n
                       struct origin origin)
 {
     struct kg_str kind = cli_text(entry, "kind");
-    const struct form *form =
-        form_of(kind.length > 0 ? kind : KG_STR("message"), cli_text(entry, "role"));
+    bool is_task = kg_str_is(kind, "message") && cli_text(entry, "parent").length > 0;
+    const struct form *form = form_of(kind.length > 0 ? kind : KG_STR("message"),
+                                      is_task ? KG_STR("task") : cli_text(entry, "role"));
     const struct kg_node *content = kg_node_get(entry, "content");
     bool colors = print_colors(), gone = kg_node_is_true(entry, "superseded");
     kg_buf_text(head, kg_node_is_true(entry, "pinned") ? "(pinned) " : "");
@@ -215,6 +217,16 @@ static void put_time(struct transcript *transcript, struct kg_buf *out, struct k
     kg_buf_printf(head, "%.8s ", text + sizeof(transcript->day));
 }
 
+/* What subagents say and do stands further in than what made them. */
+static void put_depth(struct kg_buf *head, struct kg_str agent)
+{
+    size_t dots = 0;
+    for (size_t i = 0; i < agent.length; i++)
+        dots += agent.data[i] == '.';
+    for (size_t i = 0; i < dots / 2; i++) /* "primary.subagents.maker" */
+        kg_buf_text(head, "  ");
+}
+
 static void print_entry(struct transcript *transcript, const struct kg_node *entry)
 {
     kg_auto(kg_buf_free) struct kg_buf out = {0}, head = {0};
@@ -230,6 +242,7 @@ static void print_entry(struct transcript *transcript, const struct kg_node *ent
         return;
     }
     put_time(transcript, &out, &head, entry);
+    put_depth(&head, origin.agent);
     put_entry(&out, &head, entry, origin);
     print_out(&out);
 }

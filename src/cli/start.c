@@ -5,6 +5,7 @@
  */
 #include "cli/cli.h"
 
+#include "catalog/catalog.h"
 #include "cli/start_hooks.h"
 #include "http/http.h"
 #include "mcp/mcp.h"
@@ -22,6 +23,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#define CAGES_END_MS      2000 /* for cages that were killed to be told as gone */
 #define STOP_AGAIN_MAX_MS 5000 /* after a second request: every plugin is killed by then */
 #define LOG_CHECK_MS      60000
 #define LOCK_WAIT_MS      5000 /* a change of the plugin store takes less */
@@ -46,6 +48,7 @@ struct daemon {
     struct host *host;
     struct sessions *sessions;
     struct mcp *mcp;
+    struct catalog *catalog;
     struct http_server *server;
     struct http_auth *auth;
     struct native *native;
@@ -390,6 +393,7 @@ static void stop(struct daemon *daemon, const char *reason)
     if (!again)
         native_tell(daemon->native, NATIVE_DAEMON_SHUTDOWN, AUDIT_V_TEXT(reason));
     mcp_stop(daemon->mcp);
+    catalog_stop(daemon->catalog);
     sessions_stop(daemon->sessions);
     host_stop(daemon->host, reason, on_host_stopped, daemon);
 }
@@ -449,11 +453,11 @@ static void log_cages(const struct daemon *daemon)
     for (size_t i = 0; i < daemon->checks.count; i++) {
         const struct cage_check *check = &daemon->checks.items[i];
         if (check->status == CAGE_STATUS_DEGRADED)
-            kg_log(KG_WARN, "cages are degraded: %s: %s: %s; to mend it: %s", check->name,
+            kg_log(KG_WARN, "cages are degraded: %s: %s: %s; to fix it: %s", check->name,
                    check->detail, check->means, check->remedy);
     }
     if (daemon->facts == NULL)
-        kg_log(KG_ERROR_LEVEL, "no plugin can be started: %s; to mend it: %s",
+        kg_log(KG_ERROR_LEVEL, "no plugin can be started: %s; to fix it: %s",
                daemon->no_cage.message, daemon->no_cage.hint);
 }
 
@@ -508,6 +512,7 @@ static int open_auth(struct daemon *daemon, struct kg_err *err)
         .keeper = host_keeper(daemon->host),
         .audit = host_audit(daemon->host),
         .native = daemon->native,
+        .catalog = daemon->catalog,
         .launch_file = daemon->paths->launch_file,
         .mode = daemon->insecure ? HTTP_AUTH_INSECURE
                 : proxy          ? HTTP_AUTH_PROXY
@@ -603,6 +608,14 @@ static int open_for_business(struct daemon *daemon, struct kg_err *err)
     daemon->mcp = mcp_new(daemon->host, err);
     if (daemon->mcp == NULL)
         return -EINVAL;
+    const struct catalog_parts catalog = {.loop = daemon->loop,
+                                          .host = daemon->host,
+                                          .spawner = daemon->spawner,
+                                          .facts = daemon->facts};
+    daemon->catalog = catalog_new(&catalog, err);
+    if (daemon->catalog == NULL)
+        return -EINVAL;
+    http_server_set_catalog(daemon->server, daemon->catalog);
     http_server_set_sessions(daemon->server, daemon->sessions);
     http_server_set_mcp(daemon->server, daemon->mcp);
     http_server_on_refused(daemon->server, on_refused, daemon);
@@ -630,6 +643,11 @@ static void close_signals(struct daemon *daemon)
             uv_close((uv_handle_t *)&daemon->signals[i], NULL);
 }
 
+static bool cages_are_gone(void *spawner)
+{
+    return cage_spawner_is_idle(spawner);
+}
+
 static void tear_down(struct daemon *daemon)
 {
     if (daemon->server != NULL) {
@@ -638,7 +656,11 @@ static void tear_down(struct daemon *daemon)
     }
     http_auth_free(daemon->auth);
     mcp_free(daemon->mcp);
+    catalog_free(daemon->catalog);
     sessions_free(daemon->sessions);
+    /* A snapshot that was withdrawn lets go of its memory when its cage has ended. */
+    if (daemon->spawner != NULL && daemon->loop != NULL)
+        (void)loop_run_until(daemon->loop, cages_are_gone, daemon->spawner, CAGES_END_MS);
     start_hooks_close(daemon->hooks);
     native_free(daemon->native);
     host_free(daemon->host);

@@ -78,7 +78,7 @@ static int keep_socket(struct systemd *systemd, int fd, struct kg_err *err)
     if (fcntl(fd, F_SETFD, FD_CLOEXEC) < 0 || socket_fact(fd, SO_TYPE) != SOCK_STREAM ||
         socket_fact(fd, SO_ACCEPTCONN) != 1) {
         kg_fail(err, KG_E_USAGE,
-                "descriptor %d, which LISTEN_FDS counts, is no listening stream "
+                "descriptor %d, which LISTEN_FDS counts, is not a listening stream "
                 "socket",
                 fd);
         return kg_hint(err, "a unit of sockets for kaged has ListenStream= and Accept=no");

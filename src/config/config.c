@@ -87,6 +87,9 @@ const struct config_key config_keys[] = {
     ROW(#section, #key, TEXT, applies, section##_##key, 0, 0, 0, fallback, choices, NULL, meaning)
 #define CONFIG_FORM(section, key, form, applies, meaning)                                          \
     ROW(#section, #key, TEXT, applies, section##_##key, 0, 0, 0, "", "", &form_##form, meaning)
+#define CONFIG_DEEP(section, group, name, key, form, applies, meaning)                             \
+    ROW(#section "." #group "." #name, #key, TEXT, applies, section##_##group##_##name##_##key, 0, \
+        0, 0, "", "", &form_##form, meaning)
 #define CONFIG_LIST(section, key, form, applies, meaning)                                          \
     ROW(#section, #key, LIST, applies, section##_##key, 0, 0, 0, NULL, NULL, &form_##form, meaning)
 #define CONFIG_INTS(section, group, key, min, max, applies, meaning)                               \
@@ -104,6 +107,7 @@ const struct config_key config_keys[] = {
 #undef CONFIG_TEXT
 #undef CONFIG_LIST
 #undef CONFIG_FORM
+#undef CONFIG_DEEP
 #undef CONFIG_INTS
 #undef CONFIG_LISTS
 #undef CONFIG_TABLES
@@ -452,7 +456,7 @@ static bool is_name(struct kg_str name)
 static int take_value(const struct setting *setting, const struct kg_node *node, struct kg_err *err)
 {
     if (config_key_is_named(setting->key) && !is_name(setting->name))
-        return fail_at(err, node, "%s: this is no name", setting->text);
+        return fail_at(err, node, "%s: this is not a name", setting->text);
     setting->config->places[setting->key - config_keys] =
         (struct config_place){node->line, node->column};
     switch (setting->key->type) {
@@ -545,7 +549,7 @@ static int take_text_of_file(struct config *config, struct kg_str text, struct k
     if (result < 0 && err != NULL) {
         err->code = KG_E_INVALID_CONFIG;
         if (err->hint[0] == '\0')
-            kg_hint(err, "mend the file, or move it away to use the defaults");
+            kg_hint(err, "fix the file, or move it away to use the defaults");
     }
     return result;
 }

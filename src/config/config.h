@@ -81,6 +81,8 @@ struct config {
 #define CONFIG_TEXT(section, key, fallback, choices, applies, meaning) char *section##_##key;
 #define CONFIG_FORM(section, key, form, applies, meaning)              char *section##_##key;
 #define CONFIG_LIST(section, key, form, applies, meaning)              char **section##_##key;
+#define CONFIG_DEEP(section, group, name, key, form, applies, meaning)                             \
+    char *section##_##group##_##name##_##key;
 #define CONFIG_INTS(section, group, key, min, max, applies, meaning)                               \
     struct config_names section##_##group##_##key;
 #define CONFIG_LISTS(section, group, form, applies, meaning) struct config_names section##_##group;
@@ -91,6 +93,7 @@ struct config {
 #undef CONFIG_TEXT
 #undef CONFIG_LIST
 #undef CONFIG_FORM
+#undef CONFIG_DEEP
 #undef CONFIG_INTS
 #undef CONFIG_LISTS
 #undef CONFIG_TABLES

@@ -157,6 +157,6 @@ int config_paths_make(const struct config_paths *paths, uid_t user, struct kg_er
         result = *folder == paths->plugins_dir ? kg_make_dirs(*folder, 0755, err)
                                                : make_private(*folder, user, err);
     if (result < 0)
-        kg_hint(err, "choose a folder you may write to with --home, or mend its permissions");
+        kg_hint(err, "choose a folder you may write to with --home, or fix its permissions");
     return result;
 }

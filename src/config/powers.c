@@ -89,7 +89,7 @@ void config_grant_explain(struct kg_str grant, struct kg_err *err)
         kg_fail(err, KG_E_INVALID_CONFIG, "there is no capability \"%.*s\"", KG_STR_CUT(name, 64));
         kg_hint(err, nearest != NULL ? "did you mean %s?" : "kaged-script(7) lists them", nearest);
     } else if (powers[power].of != NULL) {
-        kg_fail(err, KG_E_INVALID_CONFIG, "\"%.*s\" is no capability", KG_STR_CUT(grant, 64));
+        kg_fail(err, KG_E_INVALID_CONFIG, "\"%.*s\" is not a capability", KG_STR_CUT(grant, 64));
         kg_hint(err, "write %s%s%s:%s", powers[power].only ? "" : config_power_names[power],
                 powers[power].only ? "" : ", or ", config_power_names[power], powers[power].of);
     } else {

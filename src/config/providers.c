@@ -346,7 +346,7 @@ static int check_header(const struct kg_member *member, struct kg_err *err)
     static const struct field value = {.key = "a header", .max = HEADER_MAX_BYTES};
     struct kg_str text;
     if (!is_token(member->key))
-        return fail_at(err, &member->value, "headers: that is no name of a header");
+        return fail_at(err, &member->value, "headers: that is not a header name");
     for (size_t i = 0; i < KG_COUNT(own_headers); i++)
         if (member->key.length == strlen(own_headers[i]) &&
             strncasecmp(member->key.data, own_headers[i], member->key.length) == 0)

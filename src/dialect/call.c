@@ -24,6 +24,7 @@ int dialect_call(struct dialect_call *call, const struct dialect_message *messag
     call->exchanges = 0;
     call->exchanges_max = EXCHANGES_MAX;
     call->state = NULL;
+    call->has_failed = false;
     if (call->caller_timeout_ms != 0)
         call->caller_due_ms = loop_due_ms(call->caller_timeout_ms);
     int result = dialect->call(call, message, err);

@@ -126,7 +126,7 @@ struct dialect_step {
 
 /* The step that an act was waiting for is over. */
 void dialect_go_on(struct dialect_talk *talk, int next);
-/* Both give GREETING_FAILED: what its author must mend, and what is tried again. */
+/* Both give GREETING_FAILED: what its author must fix, and what is tried again. */
 int dialect_reject(struct dialect_talk *talk, const char *format, ...) KG_PRINTF(2, 3);
 int dialect_fail(struct dialect_talk *talk, const char *format, ...) KG_PRINTF(2, 3);
 /* The same, of an initialize that had no result: it was refused, or not answered in time. */
@@ -166,7 +166,7 @@ struct dialect_message {
     enum dialect_act act;
     struct kg_str method;  /* as the host names it: plugin.tool, kaged.hook.x */
     struct kg_str params;  /* a JSON object that was checked, or empty */
-    struct kg_str context; /* who calls, a JSON object; empty: the host itself */
+    struct kg_str context; /* who calls, a JSON object; empty: the host itself, or not told */
     struct kg_str config;  /* what the caller's agent has set, a JSON object; empty: nothing else */
 };
 
@@ -192,8 +192,9 @@ struct dialect_call {
     uint64_t id; /* of the exchange under way */
     uint64_t caller_due_ms;
     unsigned exchanges, exchanges_max;
-    void *state; /* the row's own; see its `end` */
-    bool waits;  /* for inputs, and not for the child */
+    void *state;     /* the row's own; see its `end` */
+    bool waits;      /* for inputs, and not for the child */
+    bool has_failed; /* its result says so: MCP's isError */
 };
 /* Fails as peer_call does, and for what the dialect has no message for. */
 int dialect_call(struct dialect_call *call, const struct dialect_message *message,
@@ -244,6 +245,7 @@ struct dialect {
     void (*configure)(struct dialect_talk *talk);
 
     bool knows[DIALECT_ACT_COUNT]; /* what there is a message for */
+    bool tells_context;            /* its calls say who calls */
     /* Makes the first exchange of a call, by dialect_send; or by peer_call, with what the call has,
      * where there is nothing to read. */
     int (*call)(struct dialect_call *call, const struct dialect_message *message,
@@ -270,7 +272,8 @@ struct dialect {
 /* -- kaged's own, see kaged.c ------------------------------------------------------------------ */
 
 extern const struct dialect dialect_kaged;
-extern const struct dialect dialect_mcp; /* MCP servers, see mcp.c */
+extern const struct dialect dialect_package; /* the runner of packages, the same but for tools */
+extern const struct dialect dialect_mcp;     /* MCP servers, see mcp.c */
 /* The member _meta of a request to an MCP server; progress is told under the token, the id of the
  * request; 0: it is not. answers: what may be asked for in the request. */
 void mcp_put_meta(const struct dialect_talk *talk, struct kg_json_writer *json, uint64_t token,

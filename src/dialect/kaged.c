@@ -439,14 +439,16 @@ static int send_call(struct dialect_call *call, struct kg_str method, const stru
     return peer_call(call->talk->peer, &wire, &call->id, err);
 }
 
+#define PIECES_MAX 7
+
 /* Who calls, and with which settings, goes before the caller's own parameters. */
-static int call(struct dialect_call *call, const struct dialect_message *message,
-                struct kg_err *err)
+static size_t put_pieces(const struct dialect_message *message, struct kg_str params[PIECES_MAX])
 {
-    struct kg_str params[7];
     size_t count = 0;
-    if (message->context.length == 0)
-        return send_call(call, message->method, &message->params, 1, err);
+    if (message->context.length == 0) {
+        params[0] = message->params;
+        return 1;
+    }
     struct kg_str inner = message->params.length ? inside_braces(message->params) : KG_STR_NULL;
     params[count++] = KG_STR("{\"_context\":");
     params[count++] = message->context;
@@ -459,6 +461,14 @@ static int call(struct dialect_call *call, const struct dialect_message *message
         params[count++] = inner;
     }
     params[count++] = KG_STR("}");
+    return count;
+}
+
+static int call(struct dialect_call *call, const struct dialect_message *message,
+                struct kg_err *err)
+{
+    struct kg_str params[PIECES_MAX];
+    size_t count = put_pieces(message, params);
     return send_call(call, message->method, params, count, err);
 }
 
@@ -499,6 +509,64 @@ const struct dialect dialect_kaged = {
               [DIALECT_TOOL] = true,
               [DIALECT_HOOK] = true,
               [DIALECT_PROJECT] = true},
+    .tells_context = true,
     .call = call,
+    .cancel = cancel,
+};
+
+/* -- the runner of packages -------------------------------------------------------------------- */
+
+static char is_tools; /* in the state of a call: it is one of a tool */
+
+static int call_package(struct dialect_call *call, const struct dialect_message *message,
+                        struct kg_err *err)
+{
+    struct kg_str params[PIECES_MAX];
+    size_t count = put_pieces(message, params);
+    call->state = message->act == DIALECT_TOOL ? &is_tools : NULL;
+    return dialect_send(call, message->method, params, count, err);
+}
+
+static void end_package_call(struct dialect_call *call)
+{
+    call->state = NULL;
+}
+
+/* What a tool shows ahead of the answer comes as progress, the answer as it is. */
+static enum dialect_reading read_package(struct dialect_call *call, enum peer_outcome outcome,
+                                         struct kg_str payload, struct kg_buf *ret_json)
+{
+    struct kg_str result, stream;
+    if (outcome != PEER_RESULT || call->state == NULL)
+        return DIALECT_AS_IT_IS;
+    if (!kg_json_member(payload, "result", &result)) {
+        kg_buf_text(ret_json, "{\"code\":-32603,\"message\":\"its answer has no result\"}");
+        return DIALECT_ERROR;
+    }
+    if (call->on_progress != NULL && kg_json_member(payload, "stream", &stream)) {
+        kg_buf_text(ret_json, "{\"progress\":1,\"stream\":");
+        kg_buf_str(ret_json, stream);
+        kg_buf_char(ret_json, '}');
+        call->on_progress(call->data, kg_buf_view(ret_json));
+        ret_json->length = 0;
+    }
+    kg_buf_str(ret_json, result);
+    return DIALECT_RESULT;
+}
+
+const struct dialect dialect_package = {
+    .name = "package",
+    .rules = DIALECT_OWN_RULES,
+    .shutdown = "shutdown",
+    .ping = "ping",
+    .check_pong = dialect_check_pong,
+    .steps = steps,
+    .put_greeting = put_greeting,
+    .configure = configure,
+    .on_notification = on_notification,
+    .knows = {[DIALECT_METHOD] = true, [DIALECT_TOOL] = true},
+    .call = call_package,
+    .read = read_package,
+    .end = end_package_call,
     .cancel = cancel,
 };

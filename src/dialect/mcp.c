@@ -106,14 +106,6 @@ static void put_discover(struct dialect_talk *talk, struct kg_buf *ret_json)
     talk->variant = DIALECT_MCP_LEGACY;
 }
 
-static bool has_text(const struct kg_node *list, const char *text)
-{
-    for (uint32_t i = 0; list != NULL && i < list->count; i++)
-        if (list->items[i].type == KG_STRING && kg_str_is(list->items[i].text, text))
-            return true;
-    return false;
-}
-
 static const struct kg_node *capability(const struct kg_node *result, const char *name)
 {
     return kg_node_typed(kg_node_get(result, "capabilities"), name, KG_OBJECT);
@@ -158,7 +150,7 @@ static void take_features(struct dialect_talk *talk, const struct kg_node *resul
 
 static int take_discovered(struct dialect_talk *talk, const struct kg_node *result)
 {
-    if (!has_text(kg_node_typed(result, "supportedVersions", KG_ARRAY), MODERN_REVISION))
+    if (!kg_node_has_text(kg_node_get(result, "supportedVersions"), KG_STR(MODERN_REVISION)))
         return INITIALIZE;
     talk->variant = DIALECT_MCP_MODERN;
     talk->pings = false;
@@ -461,6 +453,7 @@ static void close_talk(struct dialect_talk *talk)
     struct mcp *mcp = talk->state;
     loop_timer_stop(talk->loop, &mcp->listing_rest);
     kg_list_free(mcp->subscribed);
+    kg_buf_free(&mcp->token);
     free(mcp);
 }
 

@@ -1,5 +1,5 @@
-/* What the files of the MCP row share: mcp.c (greeting), mcp_call.c (calls), mcp_hear.c (what a
- * server says by itself). */
+/* What the files of the MCP row share: mcp.c (greeting), mcp_call.c (calls), mcp_result.c (what
+ * their results mean), mcp_hear.c (what a server says by itself). */
 #ifndef KAGED_DIALECT_MCP_H
 #define KAGED_DIALECT_MCP_H
 
@@ -21,6 +21,7 @@ struct mcp {
     bool is_listing, is_stale;      /* tools are being listed; they changed meanwhile */
     struct loop_timer listing_rest; /* until they may be listed again */
     char **subscribed;              /* owned list; what a legacy server was told */
+    struct kg_buf token;            /* the same memory for each call */
     uint64_t listening; /* the request by which a modern one tells of changes; 0: none */
 };
 
@@ -45,6 +46,18 @@ int mcp_call(struct dialect_call *call, const struct dialect_message *message, s
 enum dialect_reading mcp_read(struct dialect_call *call, enum peer_outcome outcome,
                               struct kg_str payload, struct kg_buf *ret_json);
 void mcp_end(struct dialect_call *call);
+
+/* What a result means, and whether an error's words say that there is no such tool. */
+enum mcp_verdict {
+    MCP_COMPLETE,
+    MCP_FAILED,
+    MCP_ASKS,
+    MCP_NO_SUCH_TOOL,
+    MCP_BAD_BYTES,
+    MCP_NO_OBJECT
+};
+enum mcp_verdict mcp_judge(struct kg_str result);
+bool mcp_says_unknown_tool(struct kg_str words);
 
 bool mcp_on_request(struct dialect_talk *talk, int64_t request, struct kg_str method,
                     struct kg_str params);

@@ -5,10 +5,8 @@
 #include "dialect/mcp.h"
 
 #include <stdlib.h>
-#include <strings.h>
 
-#define INPUTS_MAX      8   /* of one answer */
-#define WORDS_MAX_BYTES 200 /* of an answer that may say that there is no such tool */
+#define INPUTS_MAX 8 /* of one answer */
 
 /* Something that the server wants to know before it goes on. */
 struct mcp_input {
@@ -67,12 +65,16 @@ static void put_members(struct kg_buf *out, struct kg_str object)
     }
 }
 
+static struct kg_str tool_of(struct kg_str method)
+{
+    const char *dot = memchr(method.data, '.', method.length);
+    return kg_str_from(method, (size_t)(dot + 1 - method.data));
+}
+
 static void put_tool(struct kg_buf *out, const struct dialect_message *message)
 {
-    const char *dot = memchr(message->method.data, '.', message->method.length);
-    size_t prefix = (size_t)(dot + 1 - message->method.data);
     kg_buf_str(out, KG_STR("\"name\":"));
-    kg_json_put_string(out, (struct kg_str){dot + 1, message->method.length - prefix});
+    kg_json_put_string(out, tool_of(message->method));
     kg_buf_str(out, KG_STR(",\"arguments\":"));
     kg_buf_str(out, message->params.length ? message->params : KG_STR("{}"));
     kg_buf_char(out, ',');
@@ -87,6 +89,28 @@ static int send_exchange(struct dialect_call *call, struct kg_str method, struct
     mcp_put_meta(call->talk, &json, peer_next_id(call->talk->peer), call->answers);
     const struct kg_str params[] = {KG_STR("{"), members, kg_buf_view(&meta), KG_STR("}")};
     return dialect_send(call, method, params, KG_COUNT(params), err);
+}
+
+/*
+ * What most calls are: a tool of a legacy server. Nothing is kept of it, and its parts go from
+ * where they are into the line. The name was approved, so that nothing in it has to be escaped.
+ */
+static int send_tool(struct dialect_call *call, const struct dialect_message *message,
+                     struct kg_err *err)
+{
+    struct kg_buf *token = &((struct mcp *)call->talk->state)->token;
+    token->length = 0;
+    kg_buf_int(token, (int64_t)peer_next_id(call->talk->peer));
+    const struct kg_str params[] = {
+        KG_STR("{\"name\":\""),
+        tool_of(message->method),
+        KG_STR("\",\"arguments\":"),
+        message->params.length ? message->params : KG_STR("{}"),
+        KG_STR(",\"_meta\":{\"progressToken\":"),
+        kg_buf_view(token),
+        KG_STR("}}"),
+    };
+    return dialect_send(call, KG_STR("tools/call"), params, KG_COUNT(params), err);
 }
 
 /* A modern server may answer that it has to be asked again, with more. */
@@ -105,6 +129,8 @@ static void keep_request(struct dialect_call *call, const struct dialect_message
 
 int mcp_call(struct dialect_call *call, const struct dialect_message *message, struct kg_err *err)
 {
+    if (message->act == DIALECT_TOOL && !mcp_is_modern(call->talk))
+        return send_tool(call, message, err);
     kg_auto(kg_buf_free) struct kg_buf members = {0};
     struct kg_str method = message->act == DIALECT_TOOL ? KG_STR("tools/call") : message->method;
     if (message->act == DIALECT_TOOL)
@@ -144,27 +170,6 @@ void mcp_end(struct dialect_call *call)
 
 /* -- answers ----------------------------------------------------------------------------------- */
 
-/* At the start of the words: a long answer is about something else. */
-static bool has_phrase(struct kg_str words, const char *phrase)
-{
-    size_t length = strlen(phrase);
-    for (size_t i = 0; i + length <= words.length && i < WORDS_MAX_BYTES; i++)
-        if (strncasecmp(words.data + i, phrase, length) == 0)
-            return true;
-    return false;
-}
-
-/* Servers say it with six codes, or as a result; the words are nearly the same in all of them. */
-static bool says_unknown_tool(struct kg_str words)
-{
-    static const char *const phrases[] = {"unknown tool", "tool not found", "no such tool",
-                                          "not found: tool", "invalid tool name"};
-    for (size_t i = 0; i < KG_COUNT(phrases); i++)
-        if (has_phrase(words, phrases[i]))
-            return true;
-    return has_phrase(words, "tool ") && has_phrase(words, " not found");
-}
-
 static enum dialect_reading unknown_tool(struct kg_buf *ret_json)
 {
     rpc_put_error(ret_json, KG_E_METHOD_NOT_FOUND, "the server does not know this tool any more");
@@ -175,87 +180,13 @@ static enum dialect_reading read_error(struct kg_str error, struct kg_buf *ret_j
 {
     kg_auto(kg_buf_free) struct kg_buf words = {0};
     rpc_error_message(error, &words);
-    return says_unknown_tool(kg_buf_view(&words)) ? unknown_tool(ret_json) : DIALECT_AS_IT_IS;
+    return mcp_says_unknown_tool(kg_buf_view(&words)) ? unknown_tool(ret_json) : DIALECT_AS_IT_IS;
 }
 
 static enum dialect_reading bad_result(struct kg_buf *ret_json, const char *words)
 {
     rpc_put_error(ret_json, KG_E_BAD_RESULT, words);
     return DIALECT_ERROR;
-}
-
-/* The text of the first block, which says what went wrong in a result that is an error. */
-static struct kg_str first_text(struct kg_str content)
-{
-    struct kg_json_cursor cursor = kg_json_inside(content);
-    struct kg_str block, text;
-    if (kg_json_next_item(&cursor, &block) && kg_json_member(block, "text", &text))
-        return text;
-    return KG_STR_NULL;
-}
-
-/* -- bytes, which are base64 ------------------------------------------------------------------- */
-
-static bool is_base64_character(char c)
-{
-    return kg_is_letter_or_digit(c) || c == '+' || c == '/';
-}
-
-/* A string of JSON, with its quotes; a slash may be escaped there. */
-static bool is_base64(struct kg_str json)
-{
-    size_t count = 0, at = 1, end = json.length - 1;
-    if (json.length < 2 || json.data[0] != '"')
-        return false;
-    for (; at < end && json.data[at] != '='; at++) {
-        if (json.data[at] == '\\' && at + 1 < end && json.data[at + 1] == '/')
-            at++;
-        if (!is_base64_character(json.data[at]))
-            return false;
-        count++;
-    }
-    for (; at < end && json.data[at] == '='; at++)
-        count++;
-    return at == end && count % 4 == 0;
-}
-
-/* A block of content, or what a resource has: its bytes are in `data`, `blob` or `resource.blob`.
- */
-static bool has_good_bytes(struct kg_str block)
-{
-    struct kg_str type, bytes, inner;
-    bool is_media = kg_json_member(block, "type", &type) &&
-                    (kg_str_is(type, "\"image\"") || kg_str_is(type, "\"audio\""));
-    if (is_media && (!kg_json_member(block, "data", &bytes) || !is_base64(bytes)))
-        return false;
-    if (kg_json_member(block, "blob", &bytes) && !is_base64(bytes))
-        return false;
-    return !kg_json_member(block, "resource", &inner) || !kg_json_member(inner, "blob", &bytes) ||
-           is_base64(bytes);
-}
-
-static bool have_good_bytes(struct kg_str list)
-{
-    struct kg_json_cursor cursor = kg_json_inside(list);
-    struct kg_str item, content;
-    while (kg_json_next_item(&cursor, &item)) {
-        if (!has_good_bytes(item))
-            return false;
-        if (kg_json_member(item, "content", &content) && content.data[0] == '{' &&
-            !has_good_bytes(content)) /* of a prompt's message */
-            return false;
-    }
-    return true;
-}
-
-static bool is_readable(struct kg_str result)
-{
-    static const char *const keys[] = {"content", "contents", "messages"};
-    struct kg_str list;
-    for (size_t i = 0; i < KG_COUNT(keys); i++)
-        if (kg_json_member(result, keys[i], &list) && list.data[0] == '[' && !have_good_bytes(list))
-            return false;
-    return true;
 }
 
 /* -- what a server wants to know first --------------------------------------------------------- */
@@ -367,17 +298,21 @@ static enum dialect_reading ask_inputs(struct dialect_call *call, struct kg_str 
 static enum dialect_reading read_result(struct dialect_call *call, struct kg_str result,
                                         struct kg_buf *ret_json)
 {
-    struct kg_str type, content, is_error;
-    if (result.length == 0 || result.data[0] != '{')
-        return bad_result(ret_json, "the result is not an object");
-    if (kg_json_member(result, "resultType", &type) && kg_str_is(type, "\"input_required\""))
+    switch (mcp_judge(result)) {
+    case MCP_COMPLETE:
+        break;
+    case MCP_FAILED:
+        call->has_failed = true;
+        break;
+    case MCP_ASKS:
         return ask_inputs(call, result, ret_json);
-    if (kg_json_member(result, "isError", &is_error) && kg_str_is(is_error, "true") &&
-        kg_json_member(result, "content", &content) && content.data[0] == '[' &&
-        says_unknown_tool(first_text(content)))
+    case MCP_NO_SUCH_TOOL:
         return unknown_tool(ret_json);
-    if (!is_readable(result))
+    case MCP_BAD_BYTES:
         return bad_result(ret_json, "the result has bytes that are not base64");
+    case MCP_NO_OBJECT:
+        return bad_result(ret_json, "the result is not an object");
+    }
     return DIALECT_AS_IT_IS;
 }
 

@@ -5,6 +5,7 @@ static const struct dialect *const rows[] = {
     &dialect_kaged,
     &dialect_mcp,
     &dialect_script,
+    &dialect_package,
 };
 
 const struct dialect *dialect_find(struct kg_str name)

@@ -7,26 +7,14 @@
 
 #include "helper/helper.h"
 
-/* Borrowed; must outlive the client. */
-struct fetch_place {
-    struct helper_place where;
-    const struct cage_facts *facts; /* NULL: no cage can be built here */
-    uint32_t calls_max;             /* of one user at the same time */
-    uint64_t idle_ms;
-    void (*on_network)(void *data, const char *whose, const struct gate_event *event); /* or NULL */
-    void *data;
-};
-
-struct fetch_client;
-struct fetch_client *fetch_client_new(const struct fetch_place *place);
-/* What is under way ends with an error; on_closed comes when no process is left. */
-void fetch_client_close(struct fetch_client *client, void (*on_closed)(void *data), void *data);
-void fetch_client_free(struct fetch_client *client); /* takes NULL */
+/* The processes. When it is closed, what is under way ends with an error. */
+struct helper_pool *fetch_pool_new(const struct helper_pool_place *place);
 
 #define FETCH_URL_BYTES    8192
-#define FETCH_BODY_BYTES   ((size_t)1 << 20) /* of a request; UTF-8 */
-#define FETCH_ANSWER_BYTES ((size_t)1 << 20) /* the most that is kept of an answer */
-#define FETCH_HEADERS_MAX  32
+#define FETCH_BODY_BYTES   ((size_t)1 << 20) /* of a request */
+#define FETCH_ANSWER_BYTES ((size_t)2 << 20) /* the most that is kept of an answer */
+#define FETCH_TYPE_BYTES   256
+#define FETCH_HEADERS_MAX  64
 #define FETCH_HEADER_BYTES 8192
 
 struct fetch_request {
@@ -37,20 +25,25 @@ struct fetch_request {
     struct kg_str body;
     uint64_t timeout_ms; /* of the whole exchange */
     size_t answer_max;   /* bytes kept of the answer's body */
+    /* The process reaches every host but those in private networks, where that one must not be. */
+    bool is_public;
 };
 
 /* All of it dies with the callback. */
 struct fetch_answer {
-    int status;         /* of HTTP; 0: there is none, and error says why */
-    struct kg_str body; /* what is no UTF-8 in it was replaced */
+    int status; /* of HTTP; 0: there is none, and error says why */
+    struct kg_str body;
+    struct kg_str content_type; /* empty: it said none */
     bool truncated;
     const char *error; /* "" if there is none */
 };
-/* Once, never before fetch_ask returns. */
+/* Once, never before fetch_ask returns. The call is gone; it must not close or free the pool. */
 typedef void fetch_done_fn(void *data, const struct fetch_answer *answer);
+struct fetch_call;
 /* Copies what it needs. */
-int fetch_ask(struct fetch_client *client, const struct fetch_request *request,
-              fetch_done_fn *on_done, void *data, struct kg_err *err);
+int fetch_ask(struct helper_pool *pool, const struct fetch_request *request, fetch_done_fn *on_done,
+              void *data, struct fetch_call **ret_call, struct kg_err *err);
+void fetch_cancel(struct fetch_call *call); /* nothing more is told of it */
 /* Whether such a request could be made at all; pure. */
 int fetch_check(const struct fetch_request *request, struct kg_err *err);
 

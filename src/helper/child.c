@@ -15,6 +15,7 @@
 struct helper_child {
     struct cage_child *cage; /* NULL before and after its life; freed by the cage */
     struct gate_cage *network;
+    struct cage_attempts *attempts; /* NULL unless its plan is watched */
     struct helper_output errors;
     struct loop *loop;
     struct cage_exit how;
@@ -44,15 +45,23 @@ const char *const helper_environment[] = {
     NULL,
 };
 
+uint64_t helper_memory(uint64_t bytes)
+{
+#ifdef __SANITIZE_ADDRESS__
+    (void)bytes;
+    return 0;
+#else
+    return bytes;
+#endif
+}
+
 struct cage_plan *helper_plan(const char *program, struct cage_policy policy,
                               const struct cage_facts *facts, struct kg_err *err)
 {
     kg_auto(kg_free) char *folder = kg_path_folder(program);
     policy.install_dir = folder;
     policy.env = helper_environment;
-#ifdef __SANITIZE_ADDRESS__
-    policy.memory_bytes = 0;
-#endif
+    policy.memory_bytes = helper_memory(policy.memory_bytes);
     return cage_plan_new(&policy, facts, err);
 }
 
@@ -111,6 +120,7 @@ static void child_delete(struct helper_child *child)
 {
     loop_fd_end(&child->errors.end);
     kg_buf_free(&child->errors.text);
+    cage_attempts_free(child->attempts);
     free(child);
 }
 
@@ -137,16 +147,27 @@ static void on_exited(void *data, const struct cage_exit *how, const char *error
     if (child->network != NULL)
         gate_cage_free(kg_steal(&child->network));
     helper_output_finish(&child->errors);
+    if (child->attempts != NULL)
+        cage_attempts_finish(child->attempts);
     if (child->ops != NULL)
         child->ops->on_exited(child->data, how, error_or_null);
     else
         child_delete(child);
 }
 
+static void on_tried(void *data, const struct cage_attempt *attempt)
+{
+    struct helper_child *child = data;
+    if (child->ops != NULL && child->ops->on_tried != NULL)
+        child->ops->on_tried(child->data, attempt);
+}
+
 static void on_socket(void *data, uint32_t index, int fd)
 {
     struct helper_child *child = data;
-    if (child->network != NULL)
+    if (index == CAGE_SOCKET_TRIED && child->attempts == NULL)
+        child->attempts = cage_attempts_new(child->loop, fd, on_tried, child);
+    else if (child->network != NULL)
         gate_cage_take(child->network, index, fd);
     else
         kg_close(&fd);
@@ -210,6 +231,11 @@ const struct cage_exit *helper_child_exit(const struct helper_child *child)
 struct kg_str helper_child_errors(const struct helper_child *child)
 {
     return kg_buf_view(&child->errors.text);
+}
+
+const struct cage_attempts *helper_child_attempts(const struct helper_child *child)
+{
+    return child->attempts;
 }
 
 bool helper_child_said_more(const struct helper_child *child)

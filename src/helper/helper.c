@@ -32,6 +32,7 @@ struct helper_call {
 
 struct helper {
     struct helper_place place;
+    const char *program;
     const struct helper_ops *ops;
     void *data;
     enum state state;
@@ -370,7 +371,7 @@ static int spawn(struct helper *helper, struct kg_err *err)
 {
     static const struct helper_child_ops ops = {on_spawned, on_exited, on_network};
     static const struct helper_errors errors = {.max_bytes = LAST_WORDS_BYTES};
-    kg_auto(kg_free) char *program = helper_program(helper->ops->program, err);
+    kg_auto(kg_free) char *program = helper_program(helper->program, err);
     struct helper_start with = {0};
     if (program == NULL || helper->ops->prepare(helper->data, program, &with, err) < 0)
         return -EINVAL;
@@ -397,11 +398,12 @@ static void on_start(struct loop_task *task)
 
 /* -- the interface ----------------------------------------------------------------------------- */
 
-struct helper *helper_new(const struct helper_place *place, const struct helper_ops *ops,
-                          void *data)
+struct helper *helper_new(const struct helper_place *place, const char *program,
+                          const struct helper_ops *ops, void *data)
 {
     struct helper *helper = kg_alloc(sizeof(*helper));
     helper->place = *place;
+    helper->program = program;
     helper->ops = ops;
     helper->data = data;
     helper->last = &helper->first;

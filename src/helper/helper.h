@@ -4,6 +4,7 @@
  *   run     one command, from its input to its end, with what it wrote
  *   helper  a program of ours that is asked things: started on first use, spoken to in lines of
  *           JSON-RPC, ended when idle, killed when late or when it says what it should not
+ *   pool    such programs that ask the world, one process for each user and address
  */
 #ifndef KAGED_HELPER_H
 #define KAGED_HELPER_H
@@ -24,9 +25,12 @@ char *helper_program(const char *name, struct kg_err *err);
 /* The environment that programs of ours have in a cage, at the least; NULL-ended. */
 extern const char *const helper_environment[];
 /*
- * The plan of its cage, of a policy that says what is special about it: its folder and its
- * environment are added. A build with sanitizers has no limit of memory.
+ * The limit of memory that it has where others have so much: a build with sanitizers has none,
+ * since where there are no cgroups it counts addresses, of which a sanitizer takes terabytes.
  */
+uint64_t helper_memory(uint64_t bytes);
+/* The plan of its cage, of a policy that says what is special about it: its folder, its environment
+ * and its limit of memory are added. */
 struct cage_plan *helper_plan(const char *program, struct cage_policy policy,
                               const struct cage_facts *facts, struct kg_err *err);
 
@@ -40,6 +44,8 @@ struct helper_child_ops {
     /* Its whole tree is gone, and its stderr read. Once, after on_spawned or instead of it. */
     void (*on_exited)(void *data, const struct cage_exit *how, const char *error_or_null);
     void (*on_network)(void *data, const struct gate_event *event); /* or NULL */
+    /* It tried something for the first time, and its plan is watched. Or NULL. */
+    void (*on_tried)(void *data, const struct cage_attempt *attempt);
 };
 
 /* How much of its stderr is kept, and whether that is the end of it or the beginning. */
@@ -57,6 +63,8 @@ void helper_child_signal(struct helper_child *child, int signal);
 /* How it ended; NULL while it lives. */
 const struct cage_exit *helper_child_exit(const struct helper_child *child);
 struct kg_str helper_child_errors(const struct helper_child *child);
+/* All that it tried; NULL if its plan is not watched, or nothing is known yet. */
+const struct cage_attempts *helper_child_attempts(const struct helper_child *child);
 
 /* -- run --------------------------------------------------------------------------------------- */
 
@@ -113,7 +121,6 @@ struct helper_start {
 };
 
 struct helper_ops {
-    const char *program; /* its name: "kaged-storage" */
     int (*prepare)(void *data, const char *program, struct helper_start *ret_start,
                    struct kg_err *err);
     void (*on_notification)(void *data, struct kg_str method, struct kg_str params); /* or NULL */
@@ -126,9 +133,9 @@ struct helper_ops {
     void (*on_rest)(void *data);
 };
 
-/* ops is borrowed for as long as the helper is there. */
-struct helper *helper_new(const struct helper_place *place, const struct helper_ops *ops,
-                          void *data);
+/* The program's name ("kaged-storage") and ops are borrowed for as long as the helper is there. */
+struct helper *helper_new(const struct helper_place *place, const char *program,
+                          const struct helper_ops *ops, void *data);
 /* Kills the process. Takes NULL. */
 void helper_free(struct helper *helper);
 
@@ -188,5 +195,70 @@ void helper_hold(struct helper *helper, bool held);
 uint32_t helper_calls(const struct helper *helper);
 bool helper_runs(const struct helper *helper);      /* its process lives */
 bool helper_is_closed(const struct helper *helper); /* there is none, and none is being started */
+
+/* -- pool -------------------------------------------------------------------------------------- */
+
+#define HELPER_START_MS 10000 /* for the cage of a process: added to the time of each call */
+
+/* Where its processes run. Each part is borrowed and outlives the pool, like this itself. */
+struct helper_pool_place {
+    struct helper_place where;
+    const struct cage_facts *facts; /* NULL: no cage can be built, so nobody can be asked */
+    uint32_t calls_max;             /* of one user at the same time */
+    uint64_t idle_ms;               /* without a call: a process ends */
+    void (*on_network)(void *data, const char *whose, const struct gate_event *event); /* or NULL */
+    void *data;
+};
+
+struct helper_user; /* of the pool, with the process that asks for it */
+
+struct helper_pool_kind {
+    const char *program; /* "kaged-fetch" */
+    const char *label;   /* of cages, which are called "WHOSE (LABEL)" */
+    uint64_t memory_bytes;
+    size_t line_bytes;
+    bool has_one_address; /* a user: a process for another one ends with its calls */
+    /* Whether an error says that a connection was lost: the gatekeeper may know why. */
+    bool (*is_lost)(struct kg_str error);
+    /* NULL: it sends none. */
+    void (*on_notification)(struct helper_user *user, struct kg_str method, struct kg_str params);
+};
+
+struct helper_pool *helper_pool_new(const struct helper_pool_place *place,
+                                    const struct helper_pool_kind *kind);
+/*
+ * What is under way ends as refused, and nothing is taken any more; on_closed comes once no process
+ * is left.
+ */
+void helper_pool_close(struct helper_pool *pool, void (*on_closed)(void *data), void *data);
+/* Kills the processes; the loop still has to turn once. Takes NULL. */
+void helper_pool_free(struct helper_pool *pool);
+bool helper_pool_is_open(const struct helper_pool *pool); /* somebody can be asked */
+uint32_t helper_pool_calls(const struct helper_pool *pool, struct kg_str whose);
+bool helper_pool_is_full(const struct helper_pool *pool, struct kg_str whose);
+void helper_pool_leave(struct helper_pool *pool, struct kg_str whose); /* its processes end soon */
+uint32_t helper_pool_processes(const struct helper_pool *pool);        /* that live */
+
+/* For whom, and the one address that is reached for it. */
+struct helper_target {
+    struct kg_str whose;
+    const char *host; /* as in cage_reach; "": none at all */
+    uint16_t port;
+};
+struct helper_pool_call;
+/*
+ * As helper_ask, of a pool that is open and not full for that user. The call is there until on_done
+ * returns, which must not close or free the pool. The words of an error are why its connection was
+ * lost, if that is known.
+ */
+int helper_pool_ask(struct helper_pool *pool, const struct helper_target *target,
+                    const struct helper_request *request, struct helper_pool_call **ret_call,
+                    struct kg_err *err);
+void helper_pool_withdraw(struct helper_pool_call *call); /* on_done is not called */
+struct helper_user *helper_pool_user(const struct helper_pool_call *call);
+const char *helper_user_whose(const struct helper_user *user);
+/* The data of its call that has this id on the wire, or NULL. */
+void *helper_user_find(const struct helper_user *user, int64_t id);
+void helper_user_give_up(struct helper_user *user, const char *what); /* see helper_give_up */
 
 #endif

@@ -141,7 +141,7 @@ void host_enable(struct host *host, struct kg_str name, const char *operator_id,
     struct host_named named;
     if (host_find(host, name, &named, &err) == 0 && host_read_local_again(host, &err) == 0) {
         if (named.plugin->problem.code != KG_OK)
-            (void)host_plugin_load(named.plugin); /* its author may have mended it */
+            (void)host_plugin_load(named.plugin); /* its author may have fixed it */
         if (check_enable(named.plugin, &err) == 0 && host_find(host, name, &named, &err) == 0) {
             host_check_in_full(named, on_checked_to_enable,
                                act_new(host, operator_id, on_done, data));
@@ -319,8 +319,8 @@ static int read_both(struct host_named named, struct manifest **ret_manifest,
     struct host *host = plugin->host;
     struct manifest *manifest = host_read_manifest(plugin, err);
     struct local *before = host->local, *local = NULL;
-    if (manifest != NULL &&
-        (plugin->script != NULL || store_check_quick(host->store, plugin->name, err) == 0))
+    if (manifest != NULL && (!host_tier_of(manifest)->is_stored ||
+                             store_check_quick(host->store, plugin->name, err) == 0))
         local = host_load_local(host, err);
     if (local == NULL) {
         manifest_free(manifest);

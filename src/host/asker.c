@@ -1,7 +1,6 @@
 /* One block of memory for who asks, given back with the last reference. Askers belong to the loop.
  */
 #include "host/asker.h"
-#include "base/base.h"
 
 #include <stdlib.h>
 
@@ -68,6 +67,8 @@ static struct host_asker *make(const struct host_asker *texts)
     asker->session_id = put(&at, texts->session_id, session_size);
     asker->branch = put(&at, texts->branch, branch_size);
     asker->caller_id = put(&at, texts->caller_id, caller_size);
+    asker->operator_length = operator_size > 0 ? (uint32_t)operator_size - 1 : 0;
+    asker->request_length = request_size > 0 ? (uint32_t)request_size - 1 : 0;
     asker->references = 1;
     asker->is_long = size > KEPT_BYTES;
     return asker;

@@ -5,8 +5,7 @@
 #ifndef KAGED_HOST_ASKER_H
 #define KAGED_HOST_ASKER_H
 
-#include <stdbool.h>
-#include <stdint.h>
+#include "base/base.h"
 
 /* To be read only. Texts live as long as it does. */
 struct host_asker {
@@ -16,9 +15,20 @@ struct host_asker {
     const char *project_id, *agent_path, *session_id;
     const char *branch;    /* that the session stands on; NULL: none is known */
     const char *caller_id; /* whose requests these are, where one makes several; NULL: not known */
-    uint32_t references;   /* asker.c's, like the next */
+    uint32_t operator_length, request_length; /* of the first two */
+    uint32_t references;                      /* asker.c's, like the next */
     bool is_long;
 };
+
+/* Each call writes them several times: nobody counts them anew. Data NULL where there is none. */
+static inline struct kg_str host_asker_operator(const struct host_asker *asker)
+{
+    return (struct kg_str){asker->operator_id, asker->operator_length};
+}
+static inline struct kg_str host_asker_request(const struct host_asker *asker)
+{
+    return (struct kg_str){asker->request_id, asker->request_length};
+}
 
 /* Texts are copied; the caller has the first reference. */
 struct host_asker *host_asker_new(const char *operator_id, const char *request_id);

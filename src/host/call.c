@@ -209,11 +209,11 @@ int host_check_schema(const struct schema *schema, struct kg_str json, enum kg_c
 }
 
 /* The key comes as it stands in the text, with what is before it. */
-static void put_field(struct kg_buf *buf, struct kg_str key, const char *text_or_null)
+static inline void put_field(struct kg_buf *buf, struct kg_str key, struct kg_str text)
 {
     kg_buf_str(buf, key);
-    if (text_or_null != NULL)
-        kg_json_put_string(buf, kg_str(text_or_null));
+    if (text.data != NULL)
+        kg_json_put_string(buf, text);
     else
         kg_buf_str(buf, KG_STR("null"));
 }
@@ -222,19 +222,19 @@ static void put_field(struct kg_buf *buf, struct kg_str key, const char *text_or
 static void put_context(struct kg_buf *buf, const struct host_asker *asker,
                         const char *project_root_or_null)
 {
-    put_field(buf, KG_STR("{\"operator_id\":"), asker->operator_id);
+    put_field(buf, KG_STR("{\"operator_id\":"), host_asker_operator(asker));
     if (asker->session_id == NULL && asker->project_id == NULL && asker->agent_path == NULL) {
         kg_buf_str(buf, KG_STR(",\"project_id\":null,\"agent_path\":null,\"session_id\":null"));
     } else {
-        put_field(buf, KG_STR(",\"project_id\":"), asker->project_id);
-        put_field(buf, KG_STR(",\"agent_path\":"), asker->agent_path);
-        put_field(buf, KG_STR(",\"session_id\":"), asker->session_id);
+        put_field(buf, KG_STR(",\"project_id\":"), kg_str(asker->project_id));
+        put_field(buf, KG_STR(",\"agent_path\":"), kg_str(asker->agent_path));
+        put_field(buf, KG_STR(",\"session_id\":"), kg_str(asker->session_id));
     }
-    put_field(buf, KG_STR(",\"request_id\":"), asker->request_id);
+    put_field(buf, KG_STR(",\"request_id\":"), host_asker_request(asker));
     if (asker->branch != NULL)
-        put_field(buf, KG_STR(",\"branch\":"), asker->branch);
+        put_field(buf, KG_STR(",\"branch\":"), kg_str(asker->branch));
     if (project_root_or_null != NULL)
-        put_field(buf, KG_STR(",\"project_root\":"), project_root_or_null);
+        put_field(buf, KG_STR(",\"project_root\":"), kg_str(project_root_or_null));
     kg_buf_char(buf, '}');
 }
 
@@ -285,6 +285,24 @@ static int take_tool_result(const struct host_call *call, struct kg_str result, 
     return kg_hint(err, "ask the tool for less, or raise limits.tool_result_bytes");
 }
 
+/* A server says in its result that it failed; a path in its words may be one that is not there. */
+static void note_failed(const struct host_call *call, struct kg_str result)
+{
+    struct kg_err hint;
+    kg_auto(kg_buf_free) struct kg_buf words = {0};
+    struct kg_str content, block, text;
+    if (!kg_json_member(result, "content", &content) || content.data[0] != '[')
+        return;
+    struct kg_json_cursor cursor = kg_json_inside(content);
+    if (!kg_json_next_item(&cursor, &block) || !kg_json_member(block, "text", &text) ||
+        text.data[0] != '"')
+        return;
+    struct kg_str raw = {text.data + 1, text.length - 2};
+    kg_buf_reserve(&words, raw.length);
+    words.length = kg_json_unescape(raw, words.data);
+    (void)host_note_unseen(call->process, call->started_ns, kg_buf_view(&words), &hint);
+}
+
 static void fill_reply(struct host_reply *reply, const struct host_call *call,
                        enum peer_outcome outcome, struct kg_str payload)
 {
@@ -294,6 +312,8 @@ static void fill_reply(struct host_reply *reply, const struct host_call *call,
         reply->result = payload;
         if (call->kind->take != NULL && call->kind->take(call, payload, &reply->error) < 0)
             kg_wrap(&reply->error, 0, "plugin %s: %s", plugin, call->method);
+        if (call->wire.has_failed)
+            note_failed(call, payload);
         break;
     case PEER_ERROR:
         fill_plugin_error(reply, call, payload);
@@ -329,6 +349,7 @@ static void end_call(const struct host_call *call, const struct host_reply *repl
     uint64_t now_ns = loop_now_ns(call->host->loop), duration_ns = now_ns - call->started_ns;
     call->process->used_ns = now_ns;
     host_histogram_add(&call->process->usage.latency, duration_ns);
+    host_course_add(&call->process->usage.course, now_ns, duration_ns, reply->error.code != KG_OK);
     if (reply->error.code != KG_OK)
         count_error(call->process, reply->error.code);
     call->kind->audit_ended(call, reply, (int64_t)(duration_ns / 1000000));
@@ -375,6 +396,8 @@ static void unlink_sent(struct host_call *call)
     if (call->next_sent != NULL)
         call->next_sent->sent_from = call->sent_from;
     call->sent_from = NULL;
+    if (call->process->sent == NULL && call->process->plugin->package != NULL)
+        host_package_idle(call->process);
     if (call->process->sent == NULL && call->host->door->first != NULL)
         loop_defer(call->host->loop, &call->host->door->turn);
 }
@@ -427,8 +450,8 @@ static struct audit_value method_of(const struct host_call *call)
 void host_audit_called(const struct host_call *call)
 {
     const struct host_asker *asker = call->asker;
-    audit_emit(call->host->audit, AUDIT_PLUGIN_METHOD_CALLED, kg_str(asker->request_id),
-               name_of(call), method_of(call), AUDIT_V_TEXT(asker->operator_id),
+    audit_emit(call->host->audit, AUDIT_PLUGIN_METHOD_CALLED, host_asker_request(asker),
+               name_of(call), method_of(call), AUDIT_V_STR(host_asker_operator(asker)),
                AUDIT_V_TEXT(asker->project_id));
 }
 
@@ -437,7 +460,7 @@ void host_audit_returned(const struct host_call *call, const struct host_reply *
 {
     enum kg_code code = reply->error.code;
     bool success = code == KG_OK;
-    audit_emit(call->host->audit, AUDIT_PLUGIN_METHOD_RETURNED, kg_str(call->asker->request_id),
+    audit_emit(call->host->audit, AUDIT_PLUGIN_METHOD_RETURNED, host_asker_request(call->asker),
                name_of(call), method_of(call), AUDIT_V_INT(duration_ms), AUDIT_V_BOOL(success),
                success ? AUDIT_V_NULL : AUDIT_V_TEXT(kg_error_row(code)->name));
 }
@@ -456,9 +479,11 @@ static void on_progress(void *data, struct kg_str params)
 static int send_request(struct host_call *call, const struct host_passage *passage,
                         struct kg_err *err)
 {
+    struct dialect_talk *talk = instance_talk(call->process->instance);
     struct kg_buf *context = &call->host->context; /* the same memory for each call */
     context->length = 0;
-    put_context(context, passage->asker, call->process->whom.root);
+    if (talk->dialect->tells_context)
+        put_context(context, passage->asker, call->process->whom.root);
     const struct dialect_message message = {
         .act = passage->kind->act,
         .method = passage->method,
@@ -467,7 +492,7 @@ static int send_request(struct host_call *call, const struct host_passage *passa
         .config = passage->config,
     };
     struct dialect_call *wire = &call->wire;
-    wire->talk = instance_talk(call->process->instance);
+    wire->talk = talk;
     wire->answers = host_asks_answers(call);
     wire->timeout_ms = passage->timeout_ms;
     wire->caller_timeout_ms = passage->caller_timeout_ms;
@@ -732,7 +757,7 @@ struct host_call *host_pass(struct host *host, const struct host_passage *passag
     return pass(host, passage, err);
 }
 
-static const struct host_call_kind method_kind = {
+const struct host_call_kind host_method_kind = {
     .act = DIALECT_METHOD,
     .take = take_method_result,
     .audit_sent = host_audit_called,
@@ -755,7 +780,7 @@ static void fill_in_method(struct host_passage *passage)
 {
     const struct manifest_method *declared =
         manifest_method_find(passage->process->manifest, passage->method);
-    passage->kind = &method_kind;
+    passage->kind = &host_method_kind;
     passage->params_schema = declared->params;
     passage->result_schema = declared->result;
     passage->timeout_ms = declared->timeout_ms;
@@ -851,13 +876,14 @@ struct host_call *host_call(struct host *host, const struct host_call_request *r
         host_check_process(named, err) < 0)
         return NULL;
     struct host_process *process = named.process;
-    bool starts = instance_talk(process->instance) == NULL &&
-                  ((host_process_is_lazy(process) && host_process_is_allowed(process)) ||
-                   (request->is_tool && host_process_is_starting(process)));
+    bool runs = instance_talk(process->instance) != NULL; /* which check_process would ask for */
+    bool starts = !runs && ((host_process_is_lazy(process) && host_process_is_allowed(process)) ||
+                            (request->is_tool && host_process_is_starting(process)));
     /* It may be started with tools that were approved just now. */
     if (starts && (request->is_tool || is_declared(process, request)))
         return wait_for_start(host, process, request, err);
-    if ((!starts && check_process(process, err) < 0) || check_called(process, request, err) < 0)
+    if ((!runs && !starts && check_process(process, err) < 0) ||
+        check_called(process, request, err) < 0)
         return NULL;
     const struct host_passage passage = passage_of(process, request);
     return pass(host, &passage, err);

@@ -231,15 +231,9 @@ static void take(void *data, struct consent *consent, struct store_offer *offer,
 void host_fetch_network(void *data, const struct store_source *source,
                         const struct gate_event *event)
 {
-    static const char *const outcomes[] = {
-        [GATE_CONNECTED] = "connected",
-        [GATE_ENDED] = "ended",
-        [GATE_DENIED] = "denied",
-        [GATE_FAILED] = "failed",
-    };
     const struct host *host = data;
     audit_emit(host->audit, AUDIT_STORE_FETCH_CONNECTION, KG_STR_NULL, AUDIT_V_TEXT(source->text),
-               AUDIT_V_TEXT(outcomes[event->kind]), AUDIT_V_TEXT(event->host),
+               AUDIT_V_TEXT(gate_outcomes[event->kind]), AUDIT_V_TEXT(event->host),
                AUDIT_V_INT(event->port), AUDIT_V_TEXT(event->address), AUDIT_V_TEXT(event->reason),
                AUDIT_V_INT((int64_t)event->bytes_in));
 }

@@ -79,13 +79,14 @@ static bool is_concerned(const struct host_process *process, const char *path, b
 
 void host_cover(struct host *host, const char *path, bool replaced, char ***names)
 {
+    const struct kg_str place = {path, strlen(path)};
     for (struct host_process *at = NULL; (at = host_process_after(host, at)) != NULL;) {
         if (!is_concerned(at, path, replaced))
             continue;
         kg_log_about(KG_INFO, at->name, "is restarted: it could %s %s",
                      replaced ? "see another folder in place of" : "write", path);
         audit_emit(host->audit, AUDIT_PLUGIN_COVERED, KG_STR_NULL, AUDIT_V_TEXT(at->name),
-                   AUDIT_V_TEXT(path));
+                   AUDIT_V_STR(place));
         if (names != NULL)
             kg_list_add(names, kg_strdup(at->name));
         host_process_restart(at);

@@ -94,7 +94,7 @@ static void on_checked_to_start(struct host_named named, void *data,
 int host_check_quick(const struct host_process *process, struct kg_err *err)
 {
     const struct host_plugin *plugin = process->plugin;
-    return plugin->dev || plugin->script
+    return plugin->dev || !process->tier->is_stored
                ? 0
                : store_check_quick(plugin->host->store, plugin->name, err);
 }
@@ -112,7 +112,7 @@ static int look(struct host_process *process, struct kg_err *err)
 static void report_unstartable(const struct host_process *process, const struct kg_err *err)
 {
     kg_log_about(KG_ERROR_LEVEL, process->name, "%s%s%s", err->message,
-                 err->hint[0] != '\0' ? "; to mend it: " : "", err->hint);
+                 err->hint[0] != '\0' ? "; to fix it: " : "", err->hint);
     audit_emit(process->plugin->host->audit, AUDIT_PLUGIN_FAILED, KG_STR_NULL,
                AUDIT_V_TEXT(process->name), AUDIT_V_INT(0), AUDIT_V_TEXT(err->message));
 }

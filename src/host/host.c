@@ -241,7 +241,7 @@ static void recover_store(struct host *host)
 {
     struct kg_err err;
     if (store_recover(host->store, &err) < 0)
-        kg_log(KG_ERROR_LEVEL, "%s%s%s", err.message, err.hint[0] != '\0' ? "; to mend it: " : "",
+        kg_log(KG_ERROR_LEVEL, "%s%s%s", err.message, err.hint[0] != '\0' ? "; to fix it: " : "",
                err.hint);
 }
 
@@ -366,7 +366,7 @@ static void check_stopped(struct loop_task *task)
     struct host *host = KG_CONTAINER(task, struct host, stop_check);
     if (host->change_count > 0 || host->store_jobs > 0 || host->secret_jobs > 0 ||
         host->search_jobs > 0 || host->project_ops->busy(host->projects) ||
-        store_is_fetching(host->store))
+        store_is_fetching(host->store) || !host_script_net_is_closed(host))
         return;
     for (struct host_process *at = NULL; (at = host_process_after(host, at)) != NULL;)
         if (host_process_is_busy(at))
@@ -401,6 +401,7 @@ void host_stop(struct host *host, const char *reason, void (*on_stopped)(void *d
         host_door_end(host, NULL);
         host_devs_stop(host);
         host_consents_close(host);
+        host_script_net_close(host);
     }
     for (struct host_process *at = NULL; (at = host_process_after(host, at)) != NULL;)
         if (again)
@@ -426,6 +427,7 @@ void host_free(struct host *host)
         loop_worker_free(host->store_worker); /* what it has to say is said to plugins */
     loop_undefer(host->loop, &host->stop_check);
     loop_undefer(host->loop, &host->leave_check);
+    host_script_net_free(host);
     host_scripts_free(host);
     host_plugins_free(host); /* who is answered by the last jobs finds none */
     host_devs_free(host);

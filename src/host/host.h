@@ -77,14 +77,35 @@ uint64_t host_histogram_count(const struct host_histogram *histogram);
 /* The duration that so many per cent stayed below, as far as the buckets tell; 0 without any. */
 uint64_t host_histogram_quantile_us(const struct host_histogram *histogram, unsigned per_cent);
 
+/* The last minutes, in slots that are over; the oldest first. See course.c. */
+#define HOST_COURSE_SLOTS   120
+#define HOST_COURSE_STEP_MS 5000
+struct host_course;
+struct host_course_slot {
+    uint32_t calls, errors;
+    uint32_t p50_us, p99_us; /* of the calls that ended in it; 0 without any */
+};
+void host_course_add(struct host_course **course_or_null, uint64_t now_ns, uint64_t duration_ns,
+                     bool failed);
+/* Adds to slots; of durations, the longer ones stay. NULL: nothing was called. */
+void host_course_sum(struct host_course *course_or_null, uint64_t now_ns,
+                     struct host_course_slot slots[HOST_COURSE_SLOTS]);
+/* How long ago the last of these slots ended. */
+uint64_t host_course_age_ms(uint64_t now_ns);
+
 /* Figures of the daemon itself. */
+#define HOST_REFUSAL_MINUTES 60
 struct host_figures {
-    struct host_histogram lag; /* how late a timer of the loop was */
+    uint32_t refusals[HOST_REFUSAL_MINUTES]; /* by the minute in which they were */
+    uint64_t refusal_minute;                 /* of the last */
+    struct host_histogram lag;               /* how late a timer of the loop was */
     uint64_t lag_last_us, lag_max_us;
     uint64_t memory_bytes; /* resident, when host_measure looked last; the same for the next */
     uint32_t open_fds;
 };
 const struct host_figures *host_figures(const struct host *host);
+/* What plugins were refused in the last hour, since the daemon started. */
+uint64_t host_refusals(struct host *host);
 
 /* Grows with each audit event: who follows the log need not read it while this stands still. */
 uint64_t host_audit_count(const struct host *host);
@@ -190,6 +211,7 @@ struct host_usage {
     uint64_t calls, errors;
     uint64_t errors_by_code[KG_CODE_COUNT];
     struct host_histogram latency; /* of calls that ended, whatever way */
+    struct host_course *course;    /* owned; NULL until a call ended */
     uint64_t memory_bytes;         /* of its cage, when host_measure_plugins looked last */
 };
 
@@ -198,12 +220,14 @@ struct host_status {
     const char *name;   /* as it is found by */
     const char *plugin; /* its own, as its manifest has it */
     const char *dir;
-    const struct host_whom *whom;    /* whom it serves */
-    const char *tier;                /* how its child is made; "caged" while nobody could tell */
-    bool is_dev;                     /* it is run from its author's folder */
-    struct kg_str dev_text;          /* the manifest that it is run by there; else empty */
-    bool is_leaving;                 /* for good: the plugin, or whom the process serves, is gone */
-    bool is_checked;                 /* its files are being compared with what was approved */
+    const struct host_whom *whom; /* whom it serves */
+    const char *tier;             /* how its child is made; "caged" while nobody could tell */
+    bool is_stored;               /* in versions that are approved; not so the file of a script */
+    bool is_dev;                  /* it is run from its author's folder */
+    bool tools_wait;              /* it lists tools that wait for the operator's yes */
+    struct kg_str dev_text;       /* the manifest that it is run by there; else empty */
+    bool is_leaving;              /* for good: the plugin, or whom the process serves, is gone */
+    bool is_checked;              /* its files are being compared with what was approved */
     const struct manifest *manifest; /* that it runs by, or would; NULL: it is invalid */
     const struct grants *grants;     /* what it may do, by its manifest and the operator */
     const struct kg_err *problem;    /* with its manifest or configuration; KG_OK: none */
@@ -263,6 +287,7 @@ void host_grant(struct host *host, const struct host_grant *grant, host_granted_
 bool host_tools_put(struct host_named named, struct kg_json_writer *json);
 /* Those that agents are offered, a JSON list; owned; NULL: its manifest declares them. */
 char *host_tools_offered(struct host_named named);
+bool host_lists_tools(const struct manifest *manifest); /* rather than declare them */
 /* Of what waits for a yes; "": nothing does. */
 void host_tools_digest(struct host_named named, char ret_digest[STORE_HASH_TEXT]);
 /* The yes to all that waits, if it is what was shown; and one tool for nobody, or for all again. */
@@ -404,9 +429,12 @@ struct host_cage_parts {
     const struct host_search *search; /* what was found to be guarded; NULL: it is looked for now */
     bool unguarded;                   /* nobody looks: the plan is not for a cage */
     const struct cage_facts *facts;
-    const char *runs_all; /* a program that may run all of the system; NULL: none */
+    const char *runs_all;          /* a program that may run all of the system; NULL: none */
+    const struct cage_tree *trees; /* that its cage has besides; see cage.h */
+    size_t tree_count;
     /* Those below config:/ that it may write to, and those that are to be closed to it. */
     bool make_folders;
+    bool observed; /* what it tries is told, and which port of which name it wants; see cage.h */
 };
 struct cage_plan *host_cage_plan(const struct host_cage_parts *parts, struct kg_err *err);
 /* Whether what the operator adds to an offer can be given: by the rules of a manifest's own lines.

@@ -51,6 +51,7 @@ struct host {
     size_t script_service_count;
     void *script_service_data;
     struct host_script_run *script_runs; /* owned; see script_run.c */
+    struct host_script_net *script_net;  /* owned; see script_http.c; NULL: nobody asked yet */
     struct host_plugin **plugins;        /* one reference each, sorted by name */
     size_t plugin_count;
     struct store *store;              /* owned */
@@ -70,8 +71,8 @@ struct host {
     uint32_t start_settings; /* grows when a setting changes that applies at a plugin's start */
     struct host_figures figures;
     struct loop_timer lag_timer; /* asks how late it is */
-    struct audit_listener lag_listener;
-    uint64_t lag_due_ns;
+    uint64_t lag_due_ns;         /* 0: it does not run */
+    struct audit_listener meter_listener;
 
     void (*on_reloaded)(void *data);
     void (*on_reloading)(void *data, bool begins);
@@ -113,6 +114,7 @@ struct host_plugin {
     struct kg_err drift;  /* why its files may not be started; KG_OK: nobody knows of a reason */
     struct host_dev *dev; /* whose folder it is run from; NULL: from the store */
     struct host_script *script;     /* owned; the file that it is; NULL: it is no script */
+    struct host_package *package;   /* owned; see package.c; NULL: it is none of the catalog */
     struct host_tools *tools;       /* owned; those that it tells of; NULL: its manifest has them */
     struct loop_task tools_task;    /* has its author's processes start with what they listed */
     struct host_change *change;     /* that owns it now, or NULL */
@@ -151,14 +153,28 @@ int host_check_startable(const struct host_plugin *plugin, struct kg_err *err);
 /* How a process is made, and what is spoken with it: a row of tier.c. */
 struct host_tier {
     const char *name;
-    struct cage_plan *(*plan)(const struct host_cage_parts *parts, struct kg_err *err);
     const char *dialect;
+    struct cage_plan *(*plan)(const struct host_cage_parts *parts, struct kg_err *err);
+    /* What it is configured with, as it is told in the greeting. */
+    void (*settings)(struct host_process *process, const struct manifest *manifest,
+                     struct kg_buf *ret_json);
+    void (*on_tools)(struct host_process *process); /* it told of them, or of something new */
+    /* A request that is none of the host's services; false: there is no such. NULL: never. */
+    bool (*serve)(struct host_process *process, int64_t id, struct kg_str method,
+                  struct kg_str params);
     /* Its configuration is filled into its command and environment: a change needs a new start. */
     bool words_have_settings;
-    bool lists_tools; /* when it runs, for the operator to approve; its manifest has none */
-    bool is_script;   /* it is one file, told to the process, and in no store; see script.c */
+    bool lists_tools;     /* when it runs, for the operator to approve; its manifest has none */
+    bool is_stored;       /* the store has its files, in the version that was approved */
+    bool has_one_storage; /* for all its processes */
+    /*
+     * It runs in conversations alone, in each as long as that is open, since its variables are in
+     * memory; scripts.processes_max bounds them.
+     */
+    bool joins_sessions;
 };
 const struct host_tier *host_tier_of(const struct manifest *manifest);
+const struct host_tier *host_plugin_tier(const struct host_plugin *plugin); /* read or not */
 
 /* What a process is to the host, and what moves it from one to the other: see standing.c. */
 enum host_standing {
@@ -263,9 +279,25 @@ const char *host_scripts_dir(const struct host_scripts *scripts);
 /* Reads its file; NULL with the reason. */
 struct manifest *host_script_manifest(struct host_plugin *plugin, struct kg_err *err);
 /* What a process of it is loaded with, a JSON object. */
-void host_script_settings(struct host_process *process, struct kg_buf *ret_json);
+void host_script_settings(struct host_process *process, const struct manifest *manifest,
+                          struct kg_buf *ret_json);
 struct cage_plan *host_script_plan(const struct host_cage_parts *parts, struct kg_err *err);
 void host_script_registered(struct host_process *process); /* it told of something new */
+
+/* -- packages of the catalog, see package.c ---------------------------------------------------- */
+
+void host_package_free(struct host_package *package); /* takes NULL */
+struct manifest *host_package_manifest(struct host_plugin *plugin);
+/* What it calls itself; a package does not know its name here. */
+const char *host_package_own_name(const struct host_plugin *plugin);
+void host_package_settings(struct host_process *process, const struct manifest *manifest,
+                           struct kg_buf *ret_json);
+struct cage_plan *host_package_plan(const struct host_cage_parts *parts, struct kg_err *err);
+bool host_package_is_used(const struct host_process *process);
+/* Of a process of one: it is in another state, has no call under way any more, is gone for good. */
+void host_package_moved(struct host_process *process);
+void host_package_idle(struct host_process *process);
+void host_package_gone(struct host_process *process);
 
 /* -- what scripts may do, see script_grants.c -------------------------------------------------- */
 
@@ -282,7 +314,6 @@ void host_script_note_start(struct host_process *process); /* and is started wit
 char *const *host_script_grants(const struct host_process *process);
 /* "grants": {"exec": true}, what the file as it is now may do. */
 void host_script_put_powers(const struct host_plugin *plugin, struct kg_json_writer *json);
-bool host_script_may_hear(const struct host_process *process, const char *event);
 /* What is wrong with it though it runs: its file, or that it raised; KG_OK: nothing. */
 const struct kg_err *host_script_notice(struct host_named named);
 /* A request of a script, see script_service.c. False: there is no such method. */
@@ -299,13 +330,12 @@ struct host_script_wish {
     char **command;         /* taken over, like the input */
     const char *capability; /* of a manifest: what its cage reaches; copied */
     bool runs_all;          /* the program, behind env, may run every other one of the system */
-    bool is_ours;           /* it is a program of ours */
     struct kg_buf input;
     size_t output_max;
     uint64_t timeout_ms;
     host_script_ran_fn *on_ran;
 };
-#define HOST_ENV_WORDS 3 /* "env -C FOLDER", before a program that is not ours */
+#define HOST_ENV_WORDS 3 /* "env -C FOLDER", before the program */
 void host_script_run(struct host_script_request *request, const struct host_script_wish *wish);
 void host_script_runs_end(const struct host_process *process); /* it is gone, and so are they */
 void host_script_serve_exec(struct host_script_request *request, const struct kg_node *params,
@@ -314,8 +344,19 @@ void host_script_serve_read(struct host_script_request *request, const struct kg
                             void *data);
 void host_script_serve_write(struct host_script_request *request, const struct kg_node *params,
                              void *data);
+/* Answers with the error, which happened in that call; and a parameter from 1 to max. */
+void host_script_refuse(struct host_script_request *request, const char *call, struct kg_err *err);
+int host_script_number(const struct kg_node *params, const char *key, int64_t fallback, int64_t max,
+                       int64_t *ret_number, struct kg_err *err);
+
+/* -- what scripts ask the world, see script_http.c --------------------------------------------- */
+
 void host_script_serve_http(struct host_script_request *request, const struct kg_node *params,
                             void *data);
+void host_script_net_end(const struct host_process *process); /* it is gone */
+void host_script_net_close(struct host *host); /* for good; host_look_for_stop follows */
+bool host_script_net_is_closed(const struct host *host);
+void host_script_net_free(struct host *host);
 
 /* What its cage is planned of. */
 struct host_cage_parts host_cage_parts_of(struct host_named named,
@@ -499,6 +540,7 @@ void host_tools_load(struct host_plugin *plugin, struct manifest *manifest,
 void host_tools_free(struct host_tools *tools); /* takes NULL */
 void host_tools_seen(struct host_process *process);
 /* Whether its server was never seen to list any, and none were approved. */
+bool host_tools_wait(const struct host_plugin *plugin);
 bool host_tools_are_unknown(const struct host_plugin *plugin);
 enum dialect_variant host_tools_variant(const struct host_plugin *plugin);
 
@@ -576,6 +618,8 @@ enum host_words { HOST_COMMAND, HOST_ENVIRONMENT };
 int host_fill_in(const char *const *words, enum host_words kind, const struct host_filling *by,
                  char ***ret_words, struct kg_err *err);
 /* The limits of one plugin's cage, by the configuration. See policy.c. */
+/* Whether its cages are watched, for why.c. */
+bool policy_is_explained(const struct config *config, const char *plugin);
 struct instance_limits policy_limits(const struct config *config, const char *plugin);
 /* Whether settings of the type `path` point elsewhere in the new configuration. See policy.c. */
 bool policy_paths_differ(const struct manifest *manifest, struct kg_str old_settings,

@@ -68,29 +68,65 @@ static void on_lag_due(struct loop_timer *timer)
     host->figures.lag_last_us = late_ns / 1000;
     if (host->figures.lag_last_us > host->figures.lag_max_us)
         host->figures.lag_max_us = host->figures.lag_last_us;
-    audit_listen(host->audit, &host->lag_listener);
+    host->lag_due_ns = 0;
 }
 
-static void on_event(struct audit_listener *listener, struct kg_str line, enum audit_event event)
+static void start_lag(struct host *host)
 {
-    (void)line, (void)event;
-    struct host *host = KG_CONTAINER(listener, struct host, lag_listener);
-    audit_unlisten(host->audit, listener);
     host->lag_due_ns = kg_monotonic_ns() + (uint64_t)LAG_INTERVAL_MS * 1000000;
     loop_timer_start(host->loop, &host->lag_timer, LAG_INTERVAL_MS, on_lag_due);
 }
 
+/* -- refusals ---------------------------------------------------------------------------------- */
+
+static bool is_refusal(enum audit_event event)
+{
+    return event == AUDIT_PLUGIN_NET_DENIED || event == AUDIT_PLUGIN_ACCESS_DENIED ||
+           event == AUDIT_PLUGIN_STORAGE_DENIED || event == AUDIT_PLUGIN_NOTIFICATION_REFUSED;
+}
+
+/* Minutes in which nothing was refused are empty. The one for this minute. */
+static uint32_t *refusals_now(struct host *host)
+{
+    struct host_figures *figures = &host->figures;
+    uint64_t minute = kg_monotonic_ns() / ((uint64_t)60 * 1000000000);
+    uint64_t passed = minute - figures->refusal_minute;
+    for (uint64_t i = 0; i < passed && i < HOST_REFUSAL_MINUTES; i++)
+        figures->refusals[(minute - i) % HOST_REFUSAL_MINUTES] = 0;
+    figures->refusal_minute = minute;
+    return &figures->refusals[minute % HOST_REFUSAL_MINUTES];
+}
+
+uint64_t host_refusals(struct host *host)
+{
+    uint64_t count = 0;
+    refusals_now(host);
+    for (size_t i = 0; i < HOST_REFUSAL_MINUTES; i++)
+        count += host->figures.refusals[i];
+    return count;
+}
+
+static void on_metered(struct audit_listener *listener, struct kg_str line, enum audit_event event)
+{
+    (void)line;
+    struct host *host = KG_CONTAINER(listener, struct host, meter_listener);
+    if (host->lag_due_ns == 0)
+        start_lag(host);
+    if (is_refusal(event))
+        ++*refusals_now(host);
+}
+
 void meter_start(struct host *host)
 {
-    host->lag_listener.on_event = on_event;
-    audit_listen(host->audit, &host->lag_listener);
+    host->meter_listener.on_event = on_metered;
+    audit_listen(host->audit, &host->meter_listener);
 }
 
 void meter_stop(struct host *host)
 {
     loop_timer_stop(host->loop, &host->lag_timer);
     if (host->audit != NULL)
-        audit_unlisten(host->audit, &host->lag_listener);
+        audit_unlisten(host->audit, &host->meter_listener);
 }
 
 const struct host_figures *host_figures(const struct host *host)

@@ -37,21 +37,12 @@ static struct host_process *find_server(struct host *host, struct kg_str plugin,
     return NULL;
 }
 
-struct host_call *host_offer_ask(struct host *host, const struct host_offer_request *request,
-                                 struct kg_err *err)
+struct host_call *host_offer_ask(struct host *host, enum host_offer what,
+                                 const struct host_call_request *request, struct kg_err *err)
 {
-    const struct host_call_request call = {
-        .plugin = request->plugin,
-        .method = kg_str(rows[request->what].method),
-        .all_pages = rows[request->what].is_list,
-        .params = request->params,
-        .asker = request->asker,
-        .caller_timeout_ms = request->caller_timeout_ms,
-        .on_done = request->on_done,
-        .on_progress = request->on_progress,
-        .asked = request->asked,
-        .data = request->data,
-    };
+    struct host_call_request call = *request;
+    call.method = kg_str(rows[what].method);
+    call.all_pages = rows[what].is_list;
     return find_server(host, request->plugin, err) != NULL ? host_call(host, &call, err) : NULL;
 }
 

@@ -18,24 +18,14 @@ enum host_offer {
     HOST_OFFER_COUNT
 };
 
-struct host_offer_request {
-    struct kg_str plugin; /* its name, or that of a process of it */
-    enum host_offer what;
-    struct kg_str params;       /* as above; a _meta in it is left out; empty: {} */
-    struct host_asker *asker;   /* referred to for as long as it takes */
-    uint64_t caller_timeout_ms; /* 0: none */
-    host_done_fn *on_done;      /* once, never before the return; results are as the server wrote */
-    peer_progress_fn *on_progress;      /* or NULL */
-    const struct host_asked_ops *asked; /* see asks.h; NULL: who asks cannot be asked */
-    void *data;
-};
 /*
- * A server that does not run is started for it. NULL with err when it is refused at once;
- * host_call_cancel takes the handle. KG_E_NOT_APPLICABLE: it is not an MCP server;
- * KG_E_METHOD_NOT_FOUND: the server does not offer that.
+ * The method of the request is what says; its params are as above, and a _meta in them is left out.
+ * Results are as the server wrote them. A server that does not run is started for it. NULL with err
+ * when it is refused at once; host_call_cancel takes the handle. KG_E_NOT_APPLICABLE: it is not an
+ * MCP server; KG_E_METHOD_NOT_FOUND: the server does not offer that.
  */
-struct host_call *host_offer_ask(struct host *host, const struct host_offer_request *request,
-                                 struct kg_err *err);
+struct host_call *host_offer_ask(struct host *host, enum host_offer what,
+                                 const struct host_call_request *request, struct kg_err *err);
 
 /* Who hears that a resource changed. Embed one, zeroed but for the functions. */
 struct host_subscriber {

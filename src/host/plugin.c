@@ -28,6 +28,7 @@ void host_plugin_drop(struct host_plugin *plugin)
     grants_free(&plugin->grants);
     host_tools_free(plugin->tools);
     host_script_free(plugin->script);
+    host_package_free(plugin->package);
     free(plugin->name);
     free(plugin->dir);
     free(plugin->seen_dir);
@@ -214,6 +215,8 @@ struct manifest *host_read_manifest(struct host_plugin *plugin, struct kg_err *e
     kg_auto(kg_problems_free) struct kg_problems problems = {0};
     if (plugin->script != NULL)
         return host_script_manifest(plugin, err);
+    if (plugin->package != NULL)
+        return host_package_manifest(plugin);
     if (plugin->dev == NULL) {
         free(plugin->dir); /* by now another version may be the one that was approved */
         plugin->dir = store_place(plugin->host->store, plugin->name);
@@ -262,7 +265,7 @@ enum manifest_process host_plugin_serves(const struct host_plugin *plugin,
                                          const char *project_or_null, struct kg_str settings)
 {
     const struct local_plugin *record = record_of(plugin);
-    if (plugin->script != NULL)
+    if (host_plugin_tier(plugin)->joins_sessions)
         return plugin->manifest->process;
     enum manifest_process serves = plugin->dev ? plugin->manifest->process : MANIFEST_SHARED;
     for (size_t i = 0; plugin->dev == NULL && record && i < MANIFEST_PROCESS_COUNT; i++)
@@ -286,6 +289,8 @@ static void see_to_nobody(struct host_plugin *plugin)
 {
     kg_auto(kg_buf_free) struct kg_buf settings = {0};
     struct host_process *process = host_process_find(plugin, &host_nobody);
+    if (plugin->package != NULL)
+        return;
     const struct manifest *manifest =
         process != NULL && host_process_runs(process) ? process->manifest : plugin->manifest;
     plugin_config_make(plugin, &host_nobody, manifest, &settings);
@@ -398,7 +403,7 @@ struct host_named *host_names(const struct host *host, size_t *ret_count)
     struct host_named *names = kg_alloc_array(most + 1, sizeof(*names));
     for (size_t i = 0; i < host->plugin_count; i++) {
         struct host_plugin *plugin = host->plugins[i];
-        if (host_process_find(plugin, &host_nobody) == NULL)
+        if (host_process_find(plugin, &host_nobody) == NULL && plugin->package == NULL)
             names[count++] = (struct host_named){plugin, NULL};
         for (struct host_process *at = plugin->processes; at != NULL; at = at->next)
             names[count++] = (struct host_named){plugin, at};
@@ -459,10 +464,10 @@ int host_check_process(struct host_named named, struct kg_err *err)
 
 /* -- what is told of it ------------------------------------------------------------------------ */
 
-/* A script runs in conversations alone; what it is for nobody holds its storage. */
+/* What it is for nobody holds its storage. */
 static bool serves_sessions(struct host_named named)
 {
-    return named.plugin->script != NULL &&
+    return host_plugin_tier(named.plugin)->joins_sessions &&
            (named.process == NULL || named.process->whom.kind == HOST_NOBODY);
 }
 
@@ -481,16 +486,16 @@ struct host_status host_status(struct host_named named)
     static const struct host_usage unused = {0};
     const struct host_plugin *plugin = named.plugin;
     struct host_process *process = named.process;
+    const struct host_tier *tier = process ? process->tier : host_plugin_tier(plugin);
     return (struct host_status){
         .name = host_name(named),
         .plugin = plugin->name,
         .dir = plugin->dir,
         .whom = process ? &process->whom : &host_nobody,
-        .tier = process            ? process->tier->name
-                : plugin->manifest ? host_tier_of(plugin->manifest)->name
-                : plugin->script   ? "script"
-                                   : "caged",
+        .tier = tier->name,
+        .is_stored = tier->is_stored,
         .is_dev = plugin->dev != NULL,
+        .tools_wait = host_tools_wait(plugin),
         .dev_text = plugin->dev ? host_dev_text(plugin->dev) : KG_STR_NULL,
         .is_leaving = process ? process->standing >= HOST_LEAVES : plugin->leaving,
         .is_checked = process != NULL && process->standing == HOST_CHECKED,

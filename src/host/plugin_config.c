@@ -62,7 +62,7 @@ static int check_side(struct host *host, const struct manifest *manifest, enum s
         kg_fail(err, KG_E_INVALID_CONFIG, "plugin %s: its %s configuration: %u:%u: %.300s",
                 manifest->name, side_names[side], error->line, error->column,
                 kg_buf_terminate(&one));
-        kg_hint(err, "mend [plugins.\"%s\"] in %s", manifest->package, host->paths->local_file);
+        kg_hint(err, "fix [plugins.\"%s\"] in %s", manifest->package, host->paths->local_file);
     }
     kg_json_end(&json, ']');
     if (count == 0 && !found.gave_up)
@@ -113,7 +113,7 @@ static int check_paths(struct host *host, const struct manifest *manifest,
         kg_fail(err, KG_E_INVALID_CONFIG,
                 "plugin %s: %u:%u: the setting %s points to a path with none of its prefixes",
                 manifest->name, member->value.line, member->value.column, knob->name);
-        return kg_hint(err, "mend [plugins.\"%s\"] in %s", manifest->package,
+        return kg_hint(err, "fix [plugins.\"%s\"] in %s", manifest->package,
                        host->paths->local_file);
     }
     return 0;
@@ -179,6 +179,8 @@ int plugin_config_check(struct host *host, const struct manifest *manifest, stru
 {
     const struct local_plugin *local = local_plugin_find(host->local, kg_str(manifest->package));
     const struct kg_node *project = project_side(local), *system = system_side(local);
+    if (manifest->tier >= MANIFEST_PACKAGE)
+        return 0; /* its settings are the catalog's, which has checked them */
     if (local != NULL && local->problem != NULL) {
         *err = *local->problem;
         err->code = KG_E_INVALID_CONFIG;

@@ -30,6 +30,7 @@ struct policy {
     char **kept;
     char *config_root;
     struct host_covers closed; /* by the operator */
+    bool runs_helper;          /* its command is a program of ours */
 };
 
 static void policy_free(struct policy *policy)
@@ -84,7 +85,8 @@ static char *place(const struct policy *policy, const char *path, bool *ret_own,
         return kg_strdup(path);
     if (parts->project_root != NULL)
         return below(parts->project_root, path + sizeof(project_prefix) - 1);
-    kg_fail(err, KG_E_REFUSED, "plugin %s: %s: it works in a project, and there is none",
+    kg_fail(err, KG_E_REFUSED,
+            "plugin %s: %s: it works in the folder of a project, and there is none",
             parts->manifest->name, path);
     kg_hint(err, "a plugin with %s is started by the project that declares it", project_prefix);
     return NULL;
@@ -464,7 +466,9 @@ static int make_folders(const struct policy *policy, struct kg_err *err)
     kg_auto(kg_free) char *data_dir = host_real_path(policy->parts->paths->plugin_data_dir);
     for (size_t i = 0; i < policy->cage.path_count; i++) {
         const struct cage_path *path = &policy->paths[i];
-        int result = path->own && path->write ? make_below(data_dir, path->path, err) : 0;
+        /* Its whole config:/ is there for whoever names it, as a program's folder, too. */
+        bool makes = path->write || strcmp(path->path, policy->config_root) == 0;
+        int result = path->own && makes ? make_below(data_dir, path->path, err) : 0;
         if (result < 0)
             return kg_wrap(err, result, "plugin %s", policy->parts->manifest->name);
     }
@@ -547,6 +551,7 @@ static int use_bridge(struct policy *policy, const struct host_filling *by, stru
     if (result < 0)
         return result;
     kg_replace(&policy->command[0], program);
+    policy->runs_helper = true;
     for (const char *const *entry = helper_environment; *entry != NULL; entry++)
         kg_list_add(&policy->env, kg_strdup(*entry));
     return add_path(policy, program, false, NULL, err);
@@ -726,6 +731,11 @@ static struct cage_plan *plan_policy(const struct policy *policy, struct kg_err 
     return cage_plan_new(&policy->cage, policy->parts->facts, err);
 }
 
+bool policy_is_explained(const struct config *config, const char *plugin)
+{
+    return config->sandbox_explain || kg_list_has(config->sandbox_explain_plugins, kg_str(plugin));
+}
+
 struct cage_plan *host_cage_plan(const struct host_cage_parts *parts, struct kg_err *err)
 {
     kg_auto(policy_free) struct policy policy = {.parts = parts};
@@ -740,6 +750,8 @@ struct cage_plan *host_cage_plan(const struct host_cage_parts *parts, struct kg_
     policy.cage.paths = policy.paths;
     policy.cage.covers = policy.covers;
     policy.cage.programs = policy.programs;
+    policy.cage.trees = parts->trees;
+    policy.cage.tree_count = parts->tree_count;
     policy.cage.reaches = policy.reaches;
     policy.cage.closed = policy.closed_reaches;
     policy.cage.kept = (const char *const *)policy.kept;
@@ -747,8 +759,12 @@ struct cage_plan *host_cage_plan(const struct host_cage_parts *parts, struct kg_
     policy.cage.root_writable = (const char *const *)parts->config->sandbox_root_writable;
     policy.cage.processes_max = limits.processes_max;
     policy.cage.tmp_bytes = limits.tmp_bytes;
-    policy.cage.memory_bytes = limits.memory_bytes;
+    policy.cage.memory_bytes =
+        policy.runs_helper ? helper_memory(limits.memory_bytes) : limits.memory_bytes;
     policy.cage.cpu_shares = limits.cpu_shares;
+    policy.cage.watched =
+        parts->observed || policy_is_explained(parts->config, parts->manifest->name);
+    policy.cage.answers_names = parts->observed;
     struct cage_plan *plan = plan_policy(&policy, err);
     if (plan != NULL && parts->ret_guards != NULL) {
         *parts->ret_guards = policy.guards;

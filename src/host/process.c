@@ -120,7 +120,7 @@ static int hold_version(struct host_process *process, struct kg_err *err)
 {
     struct host_plugin *plugin = process->plugin;
     struct store_version *version = NULL;
-    if (plugin->dev == NULL && plugin->script == NULL &&
+    if (plugin->dev == NULL && process->tier->is_stored &&
         store_version_current(plugin->host->store, plugin->name, &version, err) < 0)
         return -EINVAL;
     bool is_other = version != NULL && strcmp(version->path, process->dir) != 0;
@@ -175,6 +175,8 @@ void host_process_moved(struct host_process *process)
     if (process->standing == HOST_LEAVES)
         host_look_for_left(host);
     host_use_moved(process);
+    if (process->plugin->package != NULL)
+        host_package_moved(process);
     host_look_for_stop(host);
 }
 
@@ -199,7 +201,7 @@ static void keep_failure(const struct host_process *process)
     const struct exit_report *last = instance_facts(process->instance).last_exit;
     kg_auto(kg_buf_free) struct kg_buf words = {0};
     bool is_drift = last != NULL && last->cause == EXIT_REFUSED; /* each start looks at that */
-    if (process->whom.kind == HOST_SESSION || process->plugin->dev != NULL || is_drift)
+    if (process->whom.kind >= HOST_SESSION || process->plugin->dev != NULL || is_drift)
         return;
     if (last != NULL)
         exit_report_words(last, &words);
@@ -219,6 +221,7 @@ static void on_move(void *data, enum instance_state from, enum instance_state to
     host_door_end(process->plugin->host, process);
     host_calls_gone(process);
     host_script_runs_end(process);
+    host_script_net_end(process);
     struct storage *storage = host_storage_owner(process)->storage;
     if (storage != NULL)
         storage_drop(storage, process); /* what a plugin asked dies with it */
@@ -314,14 +317,11 @@ static bool put_roots(void *data, struct kg_json_writer *json_or_null)
 static void on_tools(void *data)
 {
     struct host_process *process = data;
-    if (process->tier->is_script)
-        host_script_registered(process);
-    else
-        host_tools_seen(process);
+    process->tier->on_tools(process);
 }
 
 /*
- * The author may have mended the manifest since; if it is broken now, what ran before runs again.
+ * The author may have fixed the manifest since; if it is broken now, what ran before runs again.
  */
 static void on_fresh_start(void *data)
 {
@@ -343,7 +343,7 @@ static void set_spec(struct host_process *process, struct kg_str settings)
     const struct manifest *manifest = process->manifest;
     const struct instance_spec spec = {
         .name = process->name,
-        .plugin = process->plugin->name,
+        .plugin = host_package_own_name(process->plugin),
         .dialect = dialect_find(kg_str(process->tier->dialect)),
         .variant = host_tools_variant(process->plugin),
         .version = manifest->version,
@@ -382,23 +382,14 @@ static void set_spec(struct host_process *process, struct kg_str settings)
     host_trace_loaded(process);
 }
 
-static void make_settings(struct host_process *process, const struct manifest *manifest,
-                          struct kg_buf *ret_json)
-{
-    if (process->plugin->script != NULL)
-        host_script_settings(process, ret_json);
-    else
-        plugin_config_make(process->plugin, &process->whom, manifest, ret_json);
-}
-
 void host_process_load(struct host_process *process)
 {
     struct host_plugin *plugin = process->plugin;
     kg_auto(kg_buf_free) struct kg_buf settings = {0};
-    make_settings(process, plugin->manifest, &settings);
+    process->tier = host_tier_of(plugin->manifest);
+    process->tier->settings(process, plugin->manifest, &settings);
     manifest_free(process->manifest);
     process->manifest = manifest_keep(plugin->manifest);
-    process->tier = host_tier_of(process->manifest);
     (void)host_grants_renew(process);
     free(process->dir);
     process->dir = kg_strdup(plugin->dir);
@@ -431,7 +422,7 @@ void host_process_refresh(struct host_process *process)
     kg_auto(kg_buf_free) struct kg_buf settings = {0};
     if (process->standing == HOST_LEAVES || !host_process_runs(process) || process->in_turn)
         return;
-    make_settings(process, process->manifest, &settings);
+    process->tier->settings(process, process->manifest, &settings);
     apply_settings(process, kg_buf_view(&settings));
 }
 
@@ -450,11 +441,13 @@ void host_process_drop(struct host_process *process)
     host_plugin_drop(process->plugin);
     store_version_free(process->version);
     free(process->dir);
+    free(process->usage.course);
     free(process->name);
     free((char *)process->whom.id);
     free((char *)process->whom.project);
     free((char *)process->whom.root);
     free((char *)process->whom.file);
+    free((char *)process->whom.org);
     free(process);
 }
 
@@ -478,8 +471,12 @@ struct host_process *host_process_add(struct host_plugin *plugin, const struct h
     process->secrets = redact_set_new(redact_shared());
     process->name = host_process_name(plugin->name, whom);
     process->name_length = strlen(process->name);
-    process->whom = (struct host_whom){whom->kind, kg_strdup(whom->id), kg_strdup(whom->project),
-                                       kg_strdup(whom->root), kg_strdup(whom->file)};
+    process->whom = (struct host_whom){whom->kind,
+                                       kg_strdup(whom->id),
+                                       kg_strdup(whom->project),
+                                       kg_strdup(whom->root),
+                                       kg_strdup(whom->file),
+                                       kg_strdup(whom->org)};
     process->manifest = manifest_keep(plugin->manifest);
     process->dir = kg_strdup(plugin->dir);
     if (plugin_config_check(plugin->host, plugin->manifest, &err) == 0) {
@@ -503,6 +500,8 @@ void host_process_remove(struct host_process *process)
     struct host *host = process->plugin->host;
     KG_UNLINK(process->plugin->processes, process);
     host_use_end(process);
+    if (process->plugin->package != NULL)
+        host_package_gone(process);
     host_offers_end(process);
     host_trace_free(process);
     instance_free(kg_steal(&process->instance));
@@ -595,7 +594,9 @@ bool host_process_is_allowed(const struct host_process *process)
     bool is_nobodys = process->whom.kind == HOST_NOBODY;
     if (process->standing >= HOST_LEAVES)
         return false;
-    if (plugin->script != NULL)
+    if (plugin->package != NULL)
+        return host_package_is_used(process);
+    if (process->tier->joins_sessions)
         return !is_nobodys && host_script_is_enabled(plugin) &&
                host->project_ops->want(host->projects, plugin->name, &process->whom);
     if (plugin->dev != NULL && (is_nobodys || !host_dev_may_run(plugin->dev)))

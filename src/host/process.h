@@ -10,13 +10,15 @@
 /* -- whom they serve --------------------------------------------------------------------------- */
 
 /* Whom a process serves. */
-enum host_whom_kind { HOST_NOBODY, HOST_PROJECT, HOST_SESSION };
+enum host_whom_kind { HOST_NOBODY, HOST_PROJECT, HOST_SESSION, HOST_ORG };
 struct host_whom {
     enum host_whom_kind kind;
-    const char *id;      /* of the project or the session; NULL of nobody, like all that follows */
+    const char *id;      /* of the project, the session or the org's settings; NULL of nobody, like
+                            all that follows */
     const char *project; /* the same, or the one that the session is in */
     const char *root;    /* of the project */
     const char *file;    /* of the project; absolute */
+    const char *org;     /* whose settings they are; NULL of all others */
 };
 extern const struct host_whom host_nobody;
 
@@ -136,12 +138,16 @@ bool host_script_is_enabled(const struct host_plugin *script); /* and can be use
 const struct kg_node *host_script_offers(const struct host_process *process);
 /* Whether it runs, and asked for that event. */
 bool host_script_hears(const struct host_process *process, const char *event);
+/* Whether it is granted to: some events have words of the conversation. */
+bool host_script_may_hear(const struct host_process *process, const char *event);
 /* The process of that conversation, if it runs, and the name, whose script offers such a tool. */
 struct host_process *host_script_with_tool(const struct host *host, const char *session_id,
                                            struct kg_str tool);
-/* Those of the conversation, as models are offered them, into an open list. */
-void host_script_put_tools(const struct host *host, const char *session_id,
-                           struct kg_json_writer *json);
+/* Into a JSON list of an agent's tools: those of scripts, and what they want to be otherwise. */
+void host_script_put_tools(const struct host *host, const char *session_id, struct kg_buf *tools);
+/* By which name a tool is called that a model calls so; is_known: a plugin has one of that name. */
+void host_script_put_called(const struct host *host, const char *session_id, struct kg_str called,
+                            bool is_known, struct kg_buf *ret_name);
 /* What a script asks of the daemon, see script_service.c; HACKING.md tells how to add to it. */
 struct host_script_request;
 #define SCRIPT_POWER(power) (1U << (power))
@@ -161,6 +167,8 @@ void host_script_fail(struct host_script_request *request, const struct kg_err *
 /* The process may be gone when it is looked at later; whom it serves stays. */
 struct host_process *host_script_asker(const struct host_script_request *request);
 const struct host_whom *host_script_whom(const struct host_script_request *request);
+/* Which start of the process this is; 0: it does not run, or is about to be exchanged. */
+uint32_t host_script_start(const struct host_process *process);
 /* Whether the grant reaches so far: to that program, host or name. `call` is for the message. */
 int host_script_check(const struct host_script_request *request, enum config_power power,
                       struct kg_str what, const char *call, struct kg_err *err);
@@ -179,6 +187,7 @@ struct host_call_kind {
     void (*audit_ended)(const struct host_call *call, const struct host_reply *reply,
                         int64_t duration_ms);
 };
+extern const struct host_call_kind host_method_kind;
 extern const struct host_call_kind host_tool_kind; /* its result_schema is of structuredContent */
 void host_audit_called(const struct host_call *call);
 void host_audit_returned(const struct host_call *call, const struct host_reply *reply,

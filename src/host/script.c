@@ -46,7 +46,7 @@ bool host_plugin_is_script(const struct host_plugin *plugin)
 
 bool host_process_is_script(const struct host_process *process)
 {
-    return process->tier->is_script;
+    return process->tier->joins_sessions;
 }
 
 /* -- one file ---------------------------------------------------------------------------------- */
@@ -92,7 +92,7 @@ struct manifest *host_script_manifest(struct host_plugin *plugin, struct kg_err 
         return NULL;
     }
     manifest->name = manifest->package = kg_arena_text(manifest->doc->arena, kg_str(plugin->name));
-    manifest->is_script = true;
+    manifest->tier = MANIFEST_SCRIPT;
     kg_buf_free(&plugin->script->source);
     plugin->script->source = source;
     store_hash_text(kg_buf_view(&source), plugin->script->hash);
@@ -112,8 +112,10 @@ static void put_session(const struct host_whom *whom, struct kg_json_writer *jso
     kg_json_end(json, '}');
 }
 
-void host_script_settings(struct host_process *process, struct kg_buf *ret_json)
+void host_script_settings(struct host_process *process, const struct manifest *manifest,
+                          struct kg_buf *ret_json)
 {
+    (void)manifest; /* which is the same for all */
     const struct host_plugin *plugin = process->plugin;
     const struct config_named *own =
         config_named_get(&plugin->host->config->plugins_config, kg_str(plugin->name));
@@ -169,10 +171,8 @@ const struct kg_node *host_script_offers(const struct host_process *process)
 bool host_script_hears(const struct host_process *process, const char *event)
 {
     const struct kg_node *events = kg_node_list(host_script_offers(process), "events");
-    for (uint32_t i = 0; i < events->count; i++)
-        if (events->items[i].type == KG_STRING && kg_str_is(events->items[i].text, event))
-            return instance_talk(process->instance) != NULL && host_script_may_hear(process, event);
-    return false;
+    return kg_node_has_text(events, kg_str(event)) && instance_talk(process->instance) != NULL &&
+           host_script_may_hear(process, event);
 }
 
 struct host_plugin *host_script_after(const struct host *host, const struct host_plugin *script)
@@ -184,70 +184,6 @@ struct host_plugin *host_script_after(const struct host *host, const struct host
         found |= host->plugins[i] == script;
     }
     return NULL;
-}
-
-/* -- its tools --------------------------------------------------------------------------------- */
-
-static struct host_process *process_in(const struct host_plugin *script, const char *session_id)
-{
-    const struct host_whom whom = {.kind = HOST_SESSION, .id = session_id};
-    struct host_process *process = host_process_find(script, &whom);
-    return process != NULL && instance_talk(process->instance) != NULL ? process : NULL;
-}
-
-/* "script.tool", as people see it, and "script__tool", as models do. */
-static bool is_called(const struct host_plugin *script, const struct kg_node *tool,
-                      struct kg_str called)
-{
-    size_t length = strlen(script->name);
-    if (!kg_str_starts(called, script->name))
-        return false;
-    struct kg_str rest = kg_str_from(called, length);
-    size_t dots = kg_str_starts(rest, ".") ? 1 : kg_str_starts(rest, "__") ? 2 : 0;
-    return dots > 0 && kg_str_equal(kg_str_from(rest, dots), kg_node_text(tool, "name"));
-}
-
-struct host_process *host_script_with_tool(const struct host *host, const char *session_id,
-                                           struct kg_str tool)
-{
-    for (struct host_plugin *at = NULL; (at = host_script_after(host, at)) != NULL;) {
-        struct host_process *process = process_in(at, session_id);
-        const struct kg_node *tools =
-            kg_node_list(process ? host_script_offers(process) : NULL, "tools");
-        for (uint32_t i = 0; i < tools->count; i++)
-            if (is_called(at, &tools->items[i], tool))
-                return process;
-    }
-    return NULL;
-}
-
-static void put_tool(const struct host_plugin *script, const struct kg_node *tool,
-                     struct kg_json_writer *json)
-{
-    const struct kg_node *schema = kg_node_typed(tool, "schema", KG_OBJECT);
-    kg_auto(kg_buf_free) struct kg_buf name = {0};
-    kg_buf_printf(&name, "%s__%.*s", script->name, KG_STR_ARG(kg_node_text(tool, "name")));
-    kg_json_begin(json, '{');
-    kg_json_named_str(json, "name", kg_buf_view(&name));
-    kg_json_named_str(json, "description", kg_node_text(tool, "description"));
-    kg_json_key(json, "parameters");
-    if (schema != NULL)
-        kg_json_node(json, schema);
-    else
-        kg_json_raw(json, KG_STR("{\"type\":\"object\"}"));
-    kg_json_end(json, '}');
-}
-
-void host_script_put_tools(const struct host *host, const char *session_id,
-                           struct kg_json_writer *json)
-{
-    for (struct host_plugin *at = NULL; (at = host_script_after(host, at)) != NULL;) {
-        const struct host_process *process = process_in(at, session_id);
-        const struct kg_node *tools =
-            kg_node_list(process ? host_script_offers(process) : NULL, "tools");
-        for (uint32_t i = 0; i < tools->count; i++)
-            put_tool(at, &tools->items[i], json);
-    }
 }
 
 bool host_script_is_enabled(const struct host_plugin *plugin)

@@ -1,12 +1,11 @@
 /*
- * kage.exec, kage.fs and kage.http, as the daemon serves them: what a stranger asks for is checked
- * and becomes a program in a cage, see script_run.c. A path is meant below the session's folder;
+ * kage.exec and kage.fs, as the daemon serves them: what a stranger asks for is checked and becomes
+ * a program in a cage, see script_run.c. A path is meant below the session's folder;
  * one that leads out of it is refused here with words, and would reach nothing there.
  */
 #include "host/internal.h"
 
 #include "base/base64.h"
-#include "base/url.h"
 #include "helper/helper.h"
 
 #include <errno.h>
@@ -19,11 +18,9 @@
 #define WORDS_BYTES_MAX ((size_t)128 * 1024)
 #define FILE_SEC        30
 #define EXEC_SEC_MAX    300
-#define HTTP_SEC_MAX    120
-#define HTTP_BYTES_MAX  ((size_t)2 << 20)
 #define HEAD_BYTES_MAX  4096
 
-static void refuse(struct host_script_request *request, const char *call, struct kg_err *err)
+void host_script_refuse(struct host_script_request *request, const char *call, struct kg_err *err)
 {
     kg_wrap(err, 0, "%s", call);
     host_script_fail(request, err);
@@ -31,38 +28,21 @@ static void refuse(struct host_script_request *request, const char *call, struct
 
 /* -- what comes back --------------------------------------------------------------------------- */
 
-/* Bytes as a text where they are one that JSON does not make much longer, else in base64. */
-static void put_bytes(struct kg_json_writer *json, const char *key, struct kg_str bytes)
-{
-    kg_auto(kg_buf_free) struct kg_buf text = {0};
-    bool is_text = kg_utf8_valid(bytes) == bytes.length;
-    if (is_text)
-        kg_json_put_string(&text, bytes);
-    if (is_text && text.length <= bytes.length / 3 * 4 + 64) {
-        kg_json_named_raw(json, key, kg_buf_view(&text));
-        return;
-    }
-    kg_auto(kg_free) char *name = kg_format("%s_base64", key);
-    text.length = 0;
-    kg_base64_put(&text, bytes);
-    kg_json_named_str(json, name, kg_buf_view(&text));
-}
-
 static void reply_output(struct host_script_request *request, const struct helper_run_result *ran)
 {
     kg_auto(kg_buf_free) struct kg_buf result = {0};
     struct kg_json_writer json = kg_json_writer(&result);
     kg_json_begin(&json, '{');
     kg_json_named_int(&json, "code", ran->how.signal != 0 ? -1 : ran->how.exit_code);
-    put_bytes(&json, "stdout", kg_buf_view(&ran->out));
-    put_bytes(&json, "stderr", kg_buf_view(&ran->err));
+    kg_json_named_bytes(&json, "stdout", kg_buf_view(&ran->out));
+    kg_json_named_bytes(&json, "stderr", kg_buf_view(&ran->err));
     kg_json_named_bool(&json, "timed_out", ran->timed_out);
     kg_json_named_bool(&json, "truncated", ran->truncated);
     kg_json_end(&json, '}');
     host_script_reply(request, kg_buf_view(&result));
 }
 
-static int read_number(const struct kg_node *params, const char *key, int64_t fallback, int64_t max,
+int host_script_number(const struct kg_node *params, const char *key, int64_t fallback, int64_t max,
                        int64_t *ret_number, struct kg_err *err)
 {
     const struct kg_node *node = kg_node_get(params, key);
@@ -142,7 +122,7 @@ static char *find_folder(const struct host_script_request *request, const struct
     }
     kg_auto(kg_free) char *folder = find_below(request, cwd.length > 0 ? cwd : KG_STR("."), err);
     if (folder != NULL && (stat(folder, &there) < 0 || !S_ISDIR(there.st_mode))) {
-        kg_fail(err, KG_E_NOT_FOUND, "cwd %.*s is no folder", KG_STR_CUT(cwd, 128));
+        kg_fail(err, KG_E_NOT_FOUND, "cwd %.*s is not a folder", KG_STR_CUT(cwd, 128));
         return NULL;
     }
     return kg_steal(&folder);
@@ -193,9 +173,9 @@ void host_script_serve_exec(struct host_script_request *request, const struct kg
     char **command = begin_command(folder ? folder : "");
     if (folder == NULL || add_program(cmd, folder, &command, &err) < 0 ||
         add_words(params, &command, &err) < 0 ||
-        read_number(params, "timeout_secs", FILE_SEC, EXEC_SEC_MAX, &seconds, &err) < 0) {
+        host_script_number(params, "timeout_secs", FILE_SEC, EXEC_SEC_MAX, &seconds, &err) < 0) {
         kg_list_free(command);
-        refuse(request, call, &err);
+        host_script_refuse(request, call, &err);
         return;
     }
     host_script_run(request, &(struct host_script_wish){.call = call,
@@ -223,11 +203,11 @@ static void on_file_done(struct host_script_request *request, const char *call,
     else if (ran->truncated)
         kg_fail(&err, KG_E_TOO_LARGE, "the file has more than %zu bytes", OUTPUT_MAX);
     if (err.code != KG_OK) {
-        refuse(request, call, &err);
+        host_script_refuse(request, call, &err);
         return;
     }
     kg_json_begin(&json, '{');
-    put_bytes(&json, "content", kg_buf_view(&ran->out));
+    kg_json_named_bytes(&json, "content", kg_buf_view(&ran->out));
     kg_json_end(&json, '}');
     host_script_reply(request, kg_buf_view(&result));
 }
@@ -261,7 +241,7 @@ void host_script_serve_read(struct host_script_request *request, const struct kg
     (void)data;
     kg_auto(kg_free) char *path = find_below(request, named, &err);
     if (path == NULL || check_file(path, named, &err) < 0) {
-        refuse(request, "kage.fs.read", &err);
+        host_script_refuse(request, "kage.fs.read", &err);
         return;
     }
     char **command = begin_command("/");
@@ -273,23 +253,6 @@ void host_script_serve_read(struct host_script_request *request, const struct kg
                                                         .output_max = OUTPUT_MAX,
                                                         .timeout_ms = FILE_SEC * 1000,
                                                         .on_ran = on_read});
-}
-
-/* The bytes of a text, or of one in base64. */
-static int take_bytes(const struct kg_node *params, const char *key, size_t max,
-                      struct kg_buf *ret_bytes, struct kg_err *err)
-{
-    kg_auto(kg_free) char *coded_key = kg_format("%s_base64", key);
-    struct kg_str plain = kg_node_text(params, key), coded = kg_node_text(params, coded_key);
-    if (plain.length > max || coded.length / 4 * 3 > max + 2)
-        return kg_fail(err, KG_E_TOO_LARGE, "%s has more than %zu bytes", key, max);
-    kg_buf_str(ret_bytes, plain);
-    if (coded.length == 0)
-        return 0;
-    kg_buf_reserve(ret_bytes, coded.length);
-    return kg_base64_read(coded, (unsigned char *)ret_bytes->data, &ret_bytes->length)
-               ? 0
-               : kg_fail(err, KG_E_INVALID_PARAMS, "%s is not base64", coded_key);
 }
 
 /* The mode that the file has, or a new one gets; a link is not written through. */
@@ -313,9 +276,9 @@ void host_script_serve_write(struct host_script_request *request, const struct k
     (void)data;
     kg_auto(kg_free) char *path = find_below(request, named, &err);
     if (path == NULL || check_target(path, named, &mode, &err) < 0 ||
-        take_bytes(params, "content", OUTPUT_MAX, &content, &err) < 0) {
+        kg_node_bytes(params, "content", OUTPUT_MAX, &content, &err) < 0) {
         kg_buf_free(&content);
-        refuse(request, "kage.fs.write", &err);
+        host_script_refuse(request, "kage.fs.write", &err);
         return;
     }
     char **command = begin_command("/");
@@ -331,98 +294,4 @@ void host_script_serve_write(struct host_script_request *request, const struct k
                                                         .output_max = HEAD_BYTES_MAX,
                                                         .timeout_ms = FILE_SEC * 1000,
                                                         .on_ran = on_written});
-}
-
-/* -- kage.http --------------------------------------------------------------------------------- */
-
-/* kaged-http writes a line of JSON, and behind it the body. */
-static void on_fetched(struct host_script_request *request, struct helper_run_result *ran)
-{
-    static const char call[] = "kage.http";
-    struct kg_err err = {0};
-    kg_auto(kg_buf_free) struct kg_buf result = {0};
-    struct kg_str body = kg_buf_view(&ran->out), words = kg_buf_view(&ran->err);
-    struct kg_json_writer json = kg_json_writer(&result);
-    struct kg_str head = kg_str_cut(&body, '\n');
-    kg_auto(kg_doc_cleanup) struct kg_doc *doc =
-        ran->how.exit_code == 0 ? kg_json_read(head, &err) : NULL;
-    if (ran->timed_out)
-        kg_fail(&err, KG_E_REQUEST_TIMEOUT, "there was no answer in time");
-    else if (doc == NULL)
-        kg_fail(&err, KG_E_IO, "%.*s", KG_STR_CUT(words, 300));
-    if (err.code != KG_OK) {
-        refuse(request, call, &err);
-        return;
-    }
-    kg_json_begin(&json, '{');
-    kg_json_named_int(&json, "status", kg_node_number(doc->root, "status"));
-    kg_json_named_str(&json, "content_type", kg_node_text(doc->root, "content_type"));
-    kg_json_named_bool(&json, "truncated", kg_node_is_true(doc->root, "truncated"));
-    put_bytes(&json, "body", body);
-    kg_json_end(&json, '}');
-    host_script_reply(request, kg_buf_view(&result));
-}
-
-/* A host that the grant names is reached wherever it is, any other not in a private network. */
-static int make_reach(const struct host_script_request *request, const char *url, char **ret_reach,
-                      struct kg_err *err)
-{
-    kg_auto(kg_free) char *host = NULL;
-    uint16_t port = 0;
-    if (!kg_url_host(url, &host, &port))
-        return kg_fail(err, KG_E_INVALID_PARAMS, "the url begins with https:// or http://");
-    char *const *grants = host_script_grants(host_script_asker(request));
-    if (!config_grants_cover(grants, POWER_NET, kg_str(host)))
-        return host_script_check(request, POWER_NET, kg_str(host), "kage.http", err);
-    *ret_reach = config_grants_name(grants, POWER_NET, kg_str(host))
-                     ? kg_format("net:%s:%u", host, (unsigned)port)
-                     : kg_strdup("net:*");
-    return 0;
-}
-
-static void put_request(const struct kg_node *params, const char *url, struct kg_str body,
-                        int64_t seconds, int64_t max_bytes, struct kg_buf *out)
-{
-    const struct kg_node *headers = kg_node_typed(params, "headers", KG_OBJECT);
-    struct kg_json_writer json = kg_json_writer(out);
-    kg_json_begin(&json, '{');
-    kg_json_named_str(&json, "method", kg_node_text(params, "method"));
-    kg_json_named_text(&json, "url", url);
-    kg_json_named_int(&json, "timeout_secs", seconds);
-    kg_json_named_int(&json, "max_bytes", max_bytes);
-    if (headers != NULL) {
-        kg_json_key(&json, "headers");
-        kg_json_node(&json, headers);
-    }
-    kg_json_end(&json, '}');
-    kg_buf_char(out, '\n');
-    kg_buf_str(out, body);
-}
-
-void host_script_serve_http(struct host_script_request *request, const struct kg_node *params,
-                            void *data)
-{
-    struct kg_err err = {0};
-    int64_t seconds = 0, max_bytes = 0;
-    kg_auto(kg_buf_free) struct kg_buf body = {0};
-    kg_auto(kg_free) char *reach = NULL, *program = helper_program("kaged-http", &err);
-    kg_auto(kg_free) char *url = kg_str_dup(kg_node_text(params, "url"));
-    (void)data;
-    if (program == NULL || make_reach(request, url, &reach, &err) < 0 ||
-        read_number(params, "timeout_secs", FILE_SEC, HTTP_SEC_MAX, &seconds, &err) < 0 ||
-        read_number(params, "max_bytes", HTTP_BYTES_MAX, HTTP_BYTES_MAX, &max_bytes, &err) < 0 ||
-        take_bytes(params, "body", OUTPUT_MAX, &body, &err) < 0) {
-        refuse(request, "kage.http", &err);
-        return;
-    }
-    struct host_script_wish wish = {.call = "kage.http",
-                                    .command = kg_list_new(0),
-                                    .capability = reach,
-                                    .is_ours = true,
-                                    .output_max = HTTP_BYTES_MAX + HEAD_BYTES_MAX,
-                                    .timeout_ms = (uint64_t)(seconds + 5) * 1000,
-                                    .on_ran = on_fetched};
-    kg_list_add(&wish.command, kg_steal(&program));
-    put_request(params, url, kg_buf_view(&body), seconds, max_bytes, &wish.input);
-    host_script_run(request, &wish);
 }

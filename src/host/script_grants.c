@@ -181,6 +181,13 @@ void host_script_note_start(struct host_process *process)
     kg_str_copy(kg_str(process->set_hash), process->started_hash, sizeof(process->started_hash));
 }
 
+uint32_t host_script_start(const struct host_process *process)
+{
+    bool stays = process->instance != NULL && instance_talk(process->instance) != NULL &&
+                 strcmp(process->started_hash, process->set_hash) == 0;
+    return stays ? instance_start_count(process->instance) : 0;
+}
+
 /* It may be about to be exchanged: what it was started with, and what it will be, must both fit. */
 char *const *host_script_grants(const struct host_process *process)
 {
@@ -218,7 +225,7 @@ static int check_script(struct host_named named, struct kg_err *err)
 {
     const struct host_plugin *plugin = named.plugin;
     if (plugin->script == NULL)
-        return kg_fail(err, KG_E_NOT_APPLICABLE, "plugin %s is no script", plugin->name);
+        return kg_fail(err, KG_E_NOT_APPLICABLE, "plugin %s is not a script", plugin->name);
     return plugin->script->hash[0] != '\0' ? 0
                                            : kg_fail(err, KG_E_NOT_APPLICABLE, "script %s: %s",
                                                      plugin->name, plugin->problem.message);

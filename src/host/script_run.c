@@ -105,8 +105,6 @@ static struct manifest *make_manifest(const struct host_script_run *run, struct 
     manifest->name = kg_arena_text(manifest->doc->arena, kg_str(script));
     kg_list_free(manifest->command);
     manifest->command = kg_list_copy((const char *const *)wish->command);
-    for (const char *const *entry = helper_environment; wish->is_ours && *entry != NULL; entry++)
-        kg_list_add(&manifest->env, kg_strdup(*entry));
     return manifest;
 }
 

@@ -81,11 +81,10 @@ static void on_closed(void *data)
     host_process_moved(data);
 }
 
-/* What a script stores is its own in all conversations. */
 struct host_process *host_storage_owner(struct host_process *process)
 {
     struct host_process *nobodys = host_process_find(process->plugin, &host_nobody);
-    return process->tier->is_script && nobodys != NULL ? nobodys : process;
+    return process->tier->has_one_storage && nobodys != NULL ? nobodys : process;
 }
 
 struct storage *host_storage(struct host_process *process)
@@ -219,7 +218,7 @@ bool host_serve(void *data, int64_t id, struct kg_str method, struct kg_str para
     struct kg_err err = {0};
     const struct host_service *service = host_service_find(method);
     if (service == NULL)
-        return process->tier->is_script && host_script_serve(process, id, method, params);
+        return process->tier->serve != NULL && process->tier->serve(process, id, method, params);
     int result = service->asks != NULL ? serve(process, service, id, params, &err)
                                        : serve_ask(process, service, id, params, &err);
     if (result < 0)

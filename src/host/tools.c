@@ -72,7 +72,7 @@ void host_tools_load(struct host_plugin *plugin, struct manifest *manifest,
                      struct kg_problems *problems)
 {
     kg_auto(kg_buf_free) struct kg_buf offered = {0};
-    if (!host_tier_of(manifest)->lists_tools)
+    if (!host_lists_tools(manifest))
         return;
     if (plugin->tools == NULL)
         plugin->tools = kg_alloc(sizeof(*plugin->tools));
@@ -111,14 +111,6 @@ static const struct kg_node *find_tool(const struct kg_node *list, struct kg_str
     return NULL;
 }
 
-static bool is_same(const struct kg_node *a, const struct kg_node *b)
-{
-    kg_auto(kg_buf_free) struct kg_buf first = {0}, second = {0};
-    kg_json_put_node(&first, a);
-    kg_json_put_node(&second, b);
-    return kg_str_equal(kg_buf_view(&first), kg_buf_view(&second));
-}
-
 struct counts {
     int64_t added, changed, removed;
 };
@@ -142,7 +134,7 @@ static struct counts compare(const struct kg_node *approved_or_null, const struc
     for (uint32_t i = 0; i < seen->count; i++) {
         const struct kg_node *before = kg_map_get(befores, name_of(&seen->items[i]));
         counts.added += before == NULL;
-        counts.changed += before != NULL && !is_same(before, &seen->items[i]);
+        counts.changed += before != NULL && !kg_node_is_same(before, &seen->items[i]);
     }
     for (uint32_t i = 0; approved_or_null != NULL && i < approved_or_null->count; i++)
         counts.removed += kg_map_get(nows, name_of(&approved_or_null->items[i])) == NULL;
@@ -226,6 +218,11 @@ void host_tools_seen(struct host_process *process)
         hold(process, list, counts);
 }
 
+bool host_tools_wait(const struct host_plugin *plugin)
+{
+    return plugin->tools != NULL && plugin->tools->seen.length > 0;
+}
+
 bool host_tools_are_unknown(const struct host_plugin *plugin)
 {
     const struct host_tools *tools = plugin->tools;
@@ -240,57 +237,120 @@ static void put_text(struct kg_json_writer *json, const struct kg_node *tool, co
     kg_json_named_str(json, key, node != NULL ? node->text : KG_STR(""));
 }
 
-/* Why to look twice, in words. */
-static const char *danger_of(const struct kg_node *tool)
+/* What a name looks like: names that are read alike have the same. */
+static void put_look(struct kg_buf *out, struct kg_str name)
 {
-    kg_auto(kg_buf_free) struct kg_buf text = {0};
-    kg_json_put_node(&text, tool);
-    if (!kg_str_is_plain(kg_buf_view(&text)))
-        return "it has characters that are not seen, or that turn the writing around";
-    return NULL;
+    static const struct {
+        const char *written, *read;
+    } alike[] = {{"rn", "m"}, {"vv", "w"}, {"0", "o"}, {"1", "l"}, {"i", "l"},
+                 {"I", "l"},  {"5", "s"},  {"-", "_"}, {".", "_"}};
+    for (size_t at = 0; at < name.length;) {
+        struct kg_str rest = kg_str_from(name, at);
+        size_t i = 0;
+        while (i < KG_COUNT(alike) && !kg_str_starts(rest, alike[i].written))
+            i++;
+        if (i < KG_COUNT(alike))
+            kg_buf_text(out, alike[i].read);
+        else
+            kg_buf_char(out, *rest.data >= 'A' && *rest.data <= 'Z' ? (char)(*rest.data | 0x20)
+                                                                    : *rest.data);
+        at += i < KG_COUNT(alike) ? strlen(alike[i].written) : 1;
+    }
 }
 
-static void put_words(struct kg_json_writer *json, const struct kg_node *tool)
+/* The first tool of each look. */
+static void add_looks(struct kg_map *looks, const struct kg_node *list_or_null)
 {
+    for (uint32_t i = 0; list_or_null != NULL && i < list_or_null->count; i++) {
+        kg_auto(kg_buf_free) struct kg_buf look = {0};
+        put_look(&look, name_of(&list_or_null->items[i]));
+        if (kg_map_get(looks, kg_buf_view(&look)) == NULL)
+            kg_map_set(looks, kg_buf_view(&look), &list_or_null->items[i]);
+    }
+}
+
+/* A letter of another writing looks like one of ours: what it is, is said by its number. */
+static void put_odd_name(struct kg_buf *out, struct kg_str name)
+{
+    kg_buf_text(out, "its name is not 1 to 128 of A-Z a-z 0-9 _ . -, and is "
+                     "offered to nobody");
+    for (size_t at = 0, length; at < name.length; at += length) {
+        uint32_t code = kg_utf8_decode(name.data + at, &length);
+        if (code < 0x80)
+            continue;
+        kg_buf_printf(out, "; it has U+%04X, which may look like a letter that it is not", code);
+        return;
+    }
+}
+
+/* Why to look twice, in words; nothing: there is no reason. */
+static void put_danger(struct kg_buf *out, const struct kg_node *tool, const struct kg_map *looks)
+{
+    kg_auto(kg_buf_free) struct kg_buf text = {0}, look = {0};
+    struct kg_str name = name_of(tool);
+    kg_json_put_node(&text, tool);
+    put_look(&look, name);
+    const struct kg_node *first = kg_map_get(looks, kg_buf_view(&look));
+    if (!kg_str_is_plain(kg_buf_view(&text)))
+        kg_buf_text(out, "it has characters that are not seen, or that turn the writing around");
+    else if (!manifest_mcp_tool_name_is_valid(name))
+        put_odd_name(out, name);
+    else if (first != NULL && !kg_str_equal(name_of(first), name))
+        kg_buf_printf(out, "its name looks like that of another tool, %.*s",
+                      KG_STR_CUT(name_of(first), 128));
+}
+
+static void put_words(struct kg_json_writer *json, const struct kg_node *tool,
+                      const struct kg_map *looks)
+{
+    kg_auto(kg_buf_free) struct kg_buf danger = {0};
+    put_danger(&danger, tool, looks);
     put_text(json, tool, "description");
     kg_json_named_node(json, "parameters_schema", kg_node_get(tool, "inputSchema"));
     kg_json_named_node(json, "annotations", kg_node_get(tool, "annotations"));
-    kg_json_named_text(json, "danger", danger_of(tool));
+    kg_json_named_text(json, "danger", danger.length > 0 ? kg_buf_terminate(&danger) : NULL);
 }
 
+/* A list that is being shown. */
+struct shown_tools {
+    struct kg_json_writer *json;
+    const struct host_plugin *plugin;
+    struct kg_map *looks;
+};
+
 /* now: what a changed one would be after a yes. */
-static void put_tool(struct kg_json_writer *json, const struct host_plugin *plugin,
-                     const struct kg_node *tool, const char *state,
+static void put_tool(struct shown_tools *shown, const struct kg_node *tool, const char *state,
                      const struct kg_node *now_or_null)
 {
+    struct kg_json_writer *json = shown->json;
     struct kg_str name = name_of(tool);
-    kg_auto(kg_free) char *full = kg_format("%s.%.*s", plugin->name, KG_STR_CUT(name, 256));
+    kg_auto(kg_free) char *full = kg_format("%s.%.*s", shown->plugin->name, KG_STR_CUT(name, 256));
     kg_json_begin(json, '{');
     kg_json_named_str(json, "name", name);
     kg_json_named_text(json, "full_name", full);
-    put_words(json, tool);
+    put_words(json, tool, shown->looks);
     kg_json_named_text(json, "state", state);
     if (now_or_null != NULL) {
         kg_json_named_begin(json, "now", '{');
-        put_words(json, now_or_null);
+        put_words(json, now_or_null, shown->looks);
         kg_json_end(json, '}');
     }
     kg_json_end(json, '}');
 }
 
-static void put_approved(struct kg_json_writer *json, const struct host_plugin *plugin,
-                         const struct kg_node *tool, const struct kg_node *seen_list_or_null)
+static void put_approved(struct shown_tools *shown, const struct kg_node *tool,
+                         const struct kg_node *seen_list_or_null)
 {
     const struct kg_node *seen = find_tool(seen_list_or_null, name_of(tool));
-    bool is_changed = seen != NULL && !is_same(tool, seen);
+    bool is_changed = seen != NULL && !kg_node_is_same(tool, seen);
     const char *state = "approved";
-    if (kg_list_has(plugin->tools->approved.off, name_of(tool)))
+    if (kg_list_has(shown->plugin->tools->approved.off, name_of(tool)))
         state = "off";
     else if (is_changed)
         state = "changed";
     else if (seen_list_or_null != NULL && seen == NULL)
         state = "gone";
-    put_tool(json, plugin, tool, state, is_changed ? seen : NULL);
+    put_tool(shown, tool, state, is_changed ? seen : NULL);
 }
 
 static struct kg_doc *read_list(const struct kg_buf *list)
@@ -314,13 +374,17 @@ bool host_tools_put(struct host_named named, struct kg_json_writer *json)
         return false;
     kg_auto(kg_doc_cleanup) struct kg_doc *approved = read_list(&tools->approved.tools);
     kg_auto(kg_doc_cleanup) struct kg_doc *seen = read_list(&tools->seen);
+    struct shown_tools shown = {.json = json, .plugin = plugin, .looks = kg_map_new()};
+    add_looks(shown.looks, approved ? approved->root : NULL);
+    add_looks(shown.looks, seen ? seen->root : NULL);
     for (uint32_t i = 0; approved != NULL && i < approved->root->count; i++)
-        put_approved(json, plugin, &approved->root->items[i], seen ? seen->root : NULL);
+        put_approved(&shown, &approved->root->items[i], seen ? seen->root : NULL);
     for (uint32_t i = 0; seen != NULL && i < seen->root->count; i++) {
         const struct kg_node *tool = &seen->root->items[i];
         if (find_tool(approved ? approved->root : NULL, name_of(tool)) == NULL)
-            put_tool(json, plugin, tool, "new", NULL);
+            put_tool(&shown, tool, "new", NULL);
     }
+    kg_map_free(shown.looks);
     return true;
 }
 

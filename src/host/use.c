@@ -15,9 +15,11 @@
 bool host_process_is_lazy(const struct host_process *process)
 {
     const struct host_plugin *plugin = process->plugin;
+    if (host_tools_are_unknown(plugin))
+        return false;
     if (process->whom.kind != HOST_NOBODY)
         return true;
-    if (plugin->dev != NULL || host_tools_are_unknown(plugin))
+    if (plugin->dev != NULL)
         return false;
     return process->manifest->first_use ||
            host_plugin_serves(plugin, NULL, instance_config(process->instance)) != MANIFEST_SHARED;
@@ -58,7 +60,7 @@ void host_process_use(struct host_process *process)
     }
     if (!host_process_is_allowed(process) || process->plugin->host->stopping)
         return;
-    if (process->tier->is_script && !host_process_runs(process) &&
+    if (process->tier->joins_sessions && !host_process_runs(process) &&
         !make_room(process->plugin->host)) {
         kg_log_about(KG_WARN, process->name, "not started: scripts.processes_max are in use");
         return;
@@ -87,6 +89,7 @@ static bool is_live(const struct host_process *process)
 {
     const struct host *host = process->plugin->host;
     return is_busy(process) || process->subscribers != NULL || process->standing != HOST_ENABLED ||
+           process->plugin->package != NULL || /* as long as it is used */
            host->project_ops->hold(host->projects, process);
 }
 
@@ -109,7 +112,7 @@ static void on_idle_look(struct loop_timer *timer)
     uint64_t after_ms = idle_after_ms(process);
     uint64_t idle_ms = (loop_now_ns(loop) - process->used_ns) / 1000000;
     if (instance_state(process->instance) != INSTANCE_RUNNING || !host_process_is_lazy(process) ||
-        process->tier->is_script) /* whose variables last as long as its session is open */
+        process->tier->joins_sessions)
         return;
     if (is_live(process))
         loop_timer_start(loop, timer, after_ms, on_idle_look);

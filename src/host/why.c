@@ -26,6 +26,7 @@ struct why {
     char *name;           /* owned */
     char *plugin;         /* the same, without its project */
     struct grants grants; /* what it may do now */
+    bool explained;       /* its next cage is watched */
     size_t next;          /* of the kinds of events */
     struct refusal items[REFUSALS_MAX];
     size_t count;
@@ -176,10 +177,12 @@ static void read_access(struct why *why, const struct kg_node *event, struct ref
     struct kg_str access = kg_node_text(event, "access"), path = kg_node_text(event, "path");
     kg_auto(kg_free) char *file = kg_str_dup(path);
     kg_auto(kg_free) char *folder = kg_str_dup(path);
-    bool is_own_word = kg_str_is(kg_node_text(event, "reason"), own_word);
+    struct kg_str reason = kg_node_text(event, "reason");
     ret_refusal->what = kg_format("to %.*s %s", KG_STR_ARG(access), file);
-    ret_refusal->source =
-        is_own_word ? "the plugin's own error, which names it" : "the kernel's audit log";
+    ret_refusal->source = kg_str_is(reason, own_word) ? "the plugin's own error, which names it"
+                          : kg_str_is(reason, instance_seen_reason)
+                              ? "kaged-watch, which saw it tried"
+                              : "the kernel's audit log";
     if (kg_str_is(access, "execute"))
         set_missing(why, kg_format("exec:%s:%s", file, dirname(folder)), ret_refusal);
     else if (kg_str_is(access, "write") || kg_str_is(access, "read"))
@@ -281,7 +284,12 @@ static void answer(struct why *why)
     for (size_t i = why->count; i > 0; i--)
         put_refusal(&json, why, &why->items[i - 1]);
     kg_json_end(&json, ']');
-    kg_json_named_text(&json, "knowledge", cage_spawner_knowledge(why->host->supervisor.spawner));
+    kg_json_named_text(
+        &json, "knowledge",
+        why->explained ? "Its cage is watched (sandbox.explain): what it tries and is not given, "
+                         "though it is on this machine, is known. Hosts and ports are known from "
+                         "the gatekeeper."
+                       : cage_spawner_knowledge(why->host->supervisor.spawner));
     kg_json_end(&json, '}');
     why->on_done(why->data, kg_buf_view(&body), NULL);
 }
@@ -352,6 +360,7 @@ void host_why(struct host *host, struct host_named named, host_audit_done_fn *on
     why->host = host;
     why->name = kg_strdup(host_name(named));
     why->plugin = kg_strdup(named.plugin->name);
+    why->explained = policy_is_explained(host->config, named.plugin->name);
     if (manifest != NULL)
         host_grants_make(host, manifest, named.process ? &named.process->whom : &host_nobody,
                          &why->grants);

@@ -66,6 +66,7 @@ struct http_auth *http_auth_new(struct loop *loop, const struct http_auth_option
     auth->loop = loop;
     auth->audit = options->audit;
     auth->native = options->native;
+    auth->catalog = options->catalog;
     auth->mode = options->mode;
     auth->nonce = kg_str_dup(options->nonce);
     auth->launch.file = kg_strdup(options->launch_file);
@@ -268,6 +269,7 @@ static void become(struct http_request *request, struct http_credential *credent
     request->credential_id = credential->id;
     memcpy(request->operator_id, credential->operator_id, HTTP_OPERATOR_MAX);
     memcpy(request->profile, credential->profile, sizeof(request->profile));
+    memcpy(request->principal, credential->principal, sizeof(request->principal));
     credential->last_used_ms = kg_wall_ms();
     tell_accepted(request, http_via_names[via], credential->id.text);
 }
@@ -294,6 +296,16 @@ static int find_credential(struct http_auth *auth, struct http_request *request,
     return 0;
 }
 
+/* As clients of other catalogs send it. */
+static int find_api_key(struct http_auth *auth, struct http_request *request, struct kg_err *err)
+{
+    struct kg_str given = http_header(request, "x-api-key");
+    if (http_header_count(request, "x-api-key") > 1 ||
+        http_header_count(request, "authorization") > 0)
+        return kg_fail(err, KG_E_UNAUTHENTICATED, "the request says twice who sends it");
+    return find_credential(auth, request, HTTP_VIA_TOKEN, given, err);
+}
+
 static int find_token(struct http_auth *auth, struct http_request *request, struct kg_err *err)
 {
     static const char scheme[] = "bearer ";
@@ -310,6 +322,10 @@ static int identify_local(struct http_auth *auth, struct http_request *request,
                           const char **ret_via, struct kg_err *err)
 {
     struct kg_str cookie = http_auth_cookie(request);
+    if (http_header_count(request, "x-api-key") > 0) {
+        *ret_via = http_via_names[HTTP_VIA_TOKEN];
+        return find_api_key(auth, request, err);
+    }
     if (http_header_count(request, "authorization") > 0) {
         *ret_via = http_via_names[HTTP_VIA_TOKEN];
         return find_token(auth, request, err);
@@ -386,10 +402,40 @@ static int say_scope(const struct http_request *request, const char *token, stru
                 route->pattern, token, request->profile);
         return kg_hint(err, "it may use /mcp, and what the profile names there");
     }
+    if (request->principal[0] != '\0') {
+        kg_fail(err, KG_E_REFUSED, "%s %s needs %s, which %s does not have here", route->method,
+                route->pattern, route->permission, request->operator_id);
+        return kg_hint(err, "an admin of the org can change his role");
+    }
     kg_fail(err, KG_E_REFUSED, "%s %s needs the scope %s, which token %s lacks", route->method,
             route->pattern, route->permission, token);
     return kg_hint(err, "make one that has it: kaged auth token create --name NAME --scope %s",
                    route->permission);
+}
+
+/*
+ * Of a token that belongs to somebody counts what its owner may do, in the org that the request is
+ * about; for who is not in it there is no such org.
+ */
+static int narrow_to_role(const struct http_auth *auth, struct http_request *request,
+                          struct kg_err *err)
+{
+    struct kg_str named = http_request_org(request);
+    if (request->principal[0] == '\0')
+        return 0;
+    const struct catalog_org *org = catalog_org_find(auth->catalog, named);
+    enum catalog_role role =
+        catalog_role_of(auth->catalog, request->principal, org ? kg_str(org->id) : named);
+    if (named.data == NULL && role == CATALOG_NOBODY) /* which org is left to the route */
+        role = CATALOG_MEMBER;
+    request->scopes &= http_scopes_of_role(role);
+    bool is_admins = kg_str_starts(http_request_path(request), "/api/admin/");
+    if (role == CATALOG_NOBODY && !is_admins)
+        return kg_fail(err, KG_E_NOT_FOUND, "there is no org \"%.*s\"",
+                       KG_STR_CUT(named, SHOWN_MAX));
+    if (org != NULL && !org->active && role != CATALOG_SYS_ADMIN)
+        return kg_fail(err, KG_E_REFUSED, "the org %s is not active", org->name);
+    return 0;
 }
 
 /* Who has a valid token made no failed attempt to get in, whatever he asks for. */
@@ -397,9 +443,13 @@ static int check_scope(struct http_auth *auth, const struct http_source *source,
                        struct http_request *request)
 {
     const char *permission = request->route ? request->route->permission : NULL;
+    struct kg_err err = {0};
+    if (narrow_to_role(auth, request, &err) < 0) {
+        refuse(request, &err);
+        return -EACCES;
+    }
     if (http_scopes_allow(request->scopes, permission) && is_within_profile(request))
         return 0;
-    struct kg_err err = {0};
     const struct http_credential *token = http_credentials_named(
         &auth->credentials, STATE_TOKEN, kg_str(request->credential_id.text));
     int result = say_scope(request, token ? token->name : "?", &err);

@@ -17,14 +17,15 @@ bool http_secret_equal(struct kg_str a, struct kg_str b);
 
 /* -- scopes.c ---------------------------------------------------------------------------------- */
 
-#define HTTP_SCOPES_MAX 16
-#define HTTP_SCOPES_ALL ((1u << HTTP_SCOPES_MAX) - 1)
-extern const char *const http_scope_names[]; /* ended by NULL; each is a bit, in this order */
+#define HTTP_SCOPES_MAX 63
+#define HTTP_SCOPES_ALL ((UINT64_C(1) << HTTP_SCOPES_MAX) - 1)
+const char *http_scope_name(size_t index); /* of the bit; NULL: there is none */
+uint64_t http_scopes_of_role(enum catalog_role role);
 /* The bits of scopes that are separated by commas; admin has them all. */
-int http_scopes_parse(struct kg_str text, uint32_t *ret_scopes, struct kg_err *err);
+int http_scopes_parse(struct kg_str text, uint64_t *ret_scopes, struct kg_err *err);
 /* Appends them, separated by commas: admin alone if it is among them. */
-void http_scopes_print(uint32_t scopes, struct kg_buf *out);
-bool http_scopes_allow(uint32_t scopes, const char *permission);
+void http_scopes_print(uint64_t scopes, struct kg_buf *out);
+bool http_scopes_allow(uint64_t scopes, const char *permission);
 
 /* -- attempts.c -------------------------------------------------------------------------------- */
 
@@ -65,11 +66,12 @@ struct http_credential {
     enum state_credential_kind kind;
     unsigned char hash[STATE_HASH_BYTES];
     char *name; /* owned */
-    uint32_t scopes;
+    uint64_t scopes;
     char operator_id[HTTP_OPERATOR_MAX];
     int64_t created_ms, expires_ms;
     int64_t last_used_ms;               /* since the daemon started; 0: never */
     char profile[HTTP_PROFILE_MAX + 1]; /* that a token is confined to; "": it is not */
+    char principal[CATALOG_ID_TEXT];    /* whose it is; "": the operator's own */
     bool counts;                        /* false: it is not on the disk yet, or is being removed */
 };
 
@@ -126,9 +128,10 @@ void http_launch_drop(struct http_launch *launch);
 /* -- auth.c ------------------------------------------------------------------------------------ */
 
 struct http_auth {
-    struct loop *loop;     /* borrowed */
-    struct audit *audit;   /* borrowed */
-    struct native *native; /* the same, or NULL */
+    struct loop *loop;             /* borrowed */
+    struct audit *audit;           /* borrowed */
+    struct native *native;         /* the same, or NULL */
+    const struct catalog *catalog; /* the same */
     enum http_auth_mode mode;
     char *nonce;  /* owned; of the proxy, or NULL */
     char **hosts; /* owned */

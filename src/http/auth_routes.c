@@ -40,12 +40,12 @@ static const char *time_text(int64_t wall_ms, char ret_text[KG_TIME_TEXT])
     return ret_text;
 }
 
-static void put_scopes(struct kg_json_writer *json, uint32_t scopes)
+static void put_scopes(struct kg_json_writer *json, uint64_t scopes)
 {
     kg_json_named_begin(json, "scopes", '[');
-    for (size_t i = 0; http_scope_names[i] != NULL; i++)
-        if (scopes & 1u << i)
-            kg_json_text(json, http_scope_names[i]);
+    for (size_t i = 0; http_scope_name(i) != NULL; i++)
+        if (scopes & UINT64_C(1) << i)
+            kg_json_text(json, http_scope_name(i));
     kg_json_end(json, ']');
 }
 
@@ -279,6 +279,7 @@ static void put_token(struct kg_json_writer *json, const struct http_credential 
     kg_json_named_time(json, "last_used_at", token->last_used_ms);
     kg_json_named_bool(json, "expired", http_credential_has_expired(token));
     kg_json_named_text(json, "profile", token->profile[0] != '\0' ? token->profile : NULL);
+    kg_json_named_text(json, "user_id", token->principal[0] != '\0' ? token->principal : NULL);
     if (text_or_null != NULL)
         kg_json_named_text(json, "token", text_or_null);
     kg_json_end(json, '}');
@@ -307,7 +308,7 @@ static int take_scopes(const struct kg_node *node, struct http_credential *wante
     if (node == NULL)
         return http_scopes_parse(KG_STR(DEFAULT_SCOPES), &wanted->scopes, err);
     for (uint32_t i = 0; i < node->count; i++) {
-        uint32_t scope = 0;
+        uint64_t scope = 0;
         if (http_scopes_parse(node->items[i].text, &scope, err) < 0)
             return -EINVAL;
         wanted->scopes |= scope;
@@ -332,9 +333,33 @@ static int take_expiry(struct kg_str text, struct http_credential *wanted, struc
     return kg_hint(err, "write a span like 12h or 30d, a date, or 2030-11-15T22:00:00Z");
 }
 
-static int read_wish(const struct kg_node *body, struct http_credential *wanted, struct kg_err *err)
+/* A token of somebody's has what his roles have, unless it is to have less. */
+static int take_principal(const struct http_auth *auth, struct kg_str principal,
+                          struct http_credential *wanted, struct kg_err *err)
 {
-    int result = take_scopes(kg_node_get(body, "scopes"), wanted, err);
+    const char *name = NULL, *id = NULL;
+    if (principal.data == NULL)
+        return 0;
+    id = auth->catalog ? catalog_principal_find(auth->catalog, principal, &name) : NULL;
+    if (id == NULL) {
+        kg_fail(err, KG_E_NOT_FOUND, "there is no user \"%.*s\"", KG_STR_CUT(principal, 64));
+        return kg_hint(err, "kaged org users lists those that there are");
+    }
+    kg_str_copy(kg_str(id), wanted->principal, sizeof(wanted->principal));
+    kg_str_copy(kg_str(name), wanted->operator_id, sizeof(wanted->operator_id));
+    return 0;
+}
+
+static int read_wish(const struct http_auth *auth, const struct kg_node *body,
+                     struct http_credential *wanted, struct kg_err *err)
+{
+    const struct kg_node *scopes = kg_node_get(body, "scopes");
+    struct kg_str principal = kg_node_text(body, "user");
+    int result = take_principal(auth, principal, wanted, err);
+    if (result == 0 && principal.data != NULL && scopes == NULL)
+        wanted->scopes = http_scopes_of_role(CATALOG_SYS_ADMIN);
+    else if (result == 0)
+        result = take_scopes(scopes, wanted, err);
     kg_str_copy(kg_node_text(body, "profile"), wanted->profile, sizeof(wanted->profile));
     return result < 0 ? result : take_expiry(kg_node_text(body, "expires"), wanted, err);
 }
@@ -382,7 +407,7 @@ void http_handle_token_create(struct http_request *request)
     memcpy(wanted.operator_id, request->operator_id, HTTP_OPERATOR_MAX);
     memcpy(entry->secret, HTTP_TOKEN_PREFIX, sizeof(HTTP_TOKEN_PREFIX));
     http_secret_make(entry->secret + sizeof(HTTP_TOKEN_PREFIX) - 1);
-    if (read_wish(http_body_tree(request), &wanted, &err) < 0 ||
+    if (read_wish(auth, http_body_tree(request), &wanted, &err) < 0 ||
         http_credentials_add(&auth->credentials, &wanted, kg_str(entry->secret), on_token_created,
                              entry, &err) < 0) {
         http_reply_error(request, &err);

@@ -121,11 +121,13 @@ static int refuse(struct http_request *request, const struct schema_error *error
     const struct http_route *route = request->route;
     struct kg_str place = error->instance_path;
     struct kg_err *err = http_request_refuse(request, 0);
+    enum kg_code code =
+        http_pattern_is_flat(kg_str(route->pattern)) ? KG_E_INVALID_PARAMS : KG_E_USAGE;
     if (place.length == 0)
-        kg_fail(err, KG_E_USAGE, "%s %s: the body %.*s", route->method, route->pattern,
+        kg_fail(err, code, "%s %s: the body %.*s", route->method, route->pattern,
                 KG_STR_ARG(error->message));
     else
-        kg_fail(err, KG_E_USAGE, "%s %s: the body: %.*s %.*s", route->method, route->pattern,
+        kg_fail(err, code, "%s %s: the body: %.*s %.*s", route->method, route->pattern,
                 KG_STR_CUT(((struct kg_str){place.data + 1, place.length - 1}), SHOWN_MAX),
                 KG_STR_ARG(error->message));
     hint(route->body, place, err);

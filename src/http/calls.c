@@ -131,16 +131,15 @@ static void ask_offer(struct http_request *request, enum host_offer what, struct
 {
     struct kg_err err = {0};
     struct waiting_call *waiting = begin(request);
-    const struct host_offer_request offer = {
+    const struct host_call_request offer = {
         .plugin = http_path_parameter(request, "name"),
-        .what = what,
         .params = params,
         .asker = http_asker(request),
         .caller_timeout_ms = (uint64_t)deadline_of(request),
         .on_done = on_call_done,
         .data = waiting,
     };
-    wait_for(waiting, host_offer_ask(http_host(request), &offer, &err), &err);
+    wait_for(waiting, host_offer_ask(http_host(request), what, &offer, &err), &err);
 }
 
 void http_handle_resources(struct http_request *request)

@@ -76,7 +76,7 @@ static void forget(struct http_credentials *credentials, struct http_credential 
 
 static void take_stored(void *data, const struct state_credential *stored)
 {
-    uint32_t scopes;
+    uint64_t scopes;
     struct kg_err err;
     if (http_scopes_parse(kg_str(stored->scopes), &scopes, &err) < 0) {
         kg_log(KG_WARN, "credential %s: %s; it is not used", stored->id, err.message);
@@ -92,6 +92,7 @@ static void take_stored(void *data, const struct state_credential *stored)
     snprintf(credential->id.text, sizeof(credential->id.text), "%s", stored->id);
     snprintf(credential->operator_id, HTTP_OPERATOR_MAX, "%s", stored->operator_id);
     kg_str_copy(kg_str(stored->profile), credential->profile, sizeof(credential->profile));
+    kg_str_copy(kg_str(stored->principal), credential->principal, sizeof(credential->principal));
     credential->counts = true;
     keep(data, credential);
 }
@@ -264,6 +265,7 @@ static void store(struct change *change)
         .created_ms = credential->created_ms,
         .expires_ms = credential->expires_ms,
         .profile = credential->profile[0] != '\0' ? credential->profile : NULL,
+        .principal = credential->principal[0] != '\0' ? credential->principal : NULL,
     };
     memcpy(stored.hash, credential->hash, STATE_HASH_BYTES);
     state_keep_credential(change->credentials->keeper, &stored, on_added, change);

@@ -72,31 +72,35 @@ static void put_places(struct kg_json_writer *json, const struct http_request *r
     put_log(json);
 }
 
-static void on_daemon_measured(void *data)
+void http_put_status(struct kg_json_writer *json, const struct http_request *request)
 {
-    struct http_request *request = data;
     struct host *host = http_host(request);
-    kg_auto(kg_buf_free) struct kg_buf body = {0};
-    struct kg_json_writer json = kg_json_writer(&body);
     const char *why = NULL;
     bool audit_ok = audit_ready(host_audit(host), &why);
-    kg_json_begin(&json, '{');
-    kg_json_named_text(&json, "version", KAGED_VERSION);
-    kg_json_named_int(&json, "pid", getpid());
-    put_places(&json, request, host);
-    kg_json_named_text(&json, "user", host_user(host));
-    kg_json_named_text(&json, "cages", host_cages(host));
-    kg_json_named_time(&json, "started_at", host_started_at_ms(host));
-    kg_json_named_int(&json, "uptime_ms", kg_wall_ms() - host_started_at_ms(host));
-    kg_json_named_bool(&json, "stopping", host_is_stopping(host));
-    kg_json_named_text(&json, "audit_problem", audit_ok ? NULL : why);
+    kg_json_begin(json, '{');
+    kg_json_named_text(json, "version", KAGED_VERSION);
+    kg_json_named_int(json, "pid", getpid());
+    put_places(json, request, host);
+    kg_json_named_text(json, "user", host_user(host));
+    kg_json_named_text(json, "cages", host_cages(host));
+    kg_json_named_time(json, "started_at", host_started_at_ms(host));
+    kg_json_named_int(json, "uptime_ms", kg_wall_ms() - host_started_at_ms(host));
+    kg_json_named_bool(json, "stopping", host_is_stopping(host));
+    kg_json_named_text(json, "audit_problem", audit_ok ? NULL : why);
     const struct cage_limits *limits = host_limits(host);
-    kg_json_named_text(&json, "limits_mode", cage_limits_names[limits->mode]);
-    kg_json_named_text(&json, "limits", limits->words);
-    put_figures(&json, host);
-    put_plugin_counts(&json, host);
-    kg_json_end(&json, '}');
-    http_reply(request, 200, kg_buf_view(&body));
+    kg_json_named_text(json, "limits_mode", cage_limits_names[limits->mode]);
+    kg_json_named_text(json, "limits", limits->words);
+    put_figures(json, host);
+    put_plugin_counts(json, host);
+    kg_json_end(json, '}');
+}
+
+static void on_daemon_measured(void *data)
+{
+    kg_auto(kg_buf_free) struct kg_buf body = {0};
+    struct kg_json_writer json = kg_json_writer(&body);
+    http_put_status(&json, data);
+    http_reply(data, 200, kg_buf_view(&body));
 }
 
 void http_handle_status(struct http_request *request)

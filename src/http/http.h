@@ -35,7 +35,7 @@ struct http_route {
     const char *summary;
     const char *operation; /* its name for programs: "plugin_call" */
     const char *answer;    /* a schema of schema/api-v1.json, or a media type: "text/plain" */
-    const char *body;      /* a schema, which the router checks the body against */
+    const char *body;      /* a schema, which the router checks the body against, or a media type */
     const struct http_parameter *headers; /* as query, but others may come as well */
     int status;                           /* of the answer; 0: 200 */
     bool any_query;                       /* query parameters are free (a call's parameters) */
@@ -89,6 +89,8 @@ struct http_server *http_server_new(struct loop *loop, struct host *host,
 void http_server_set_sessions(struct http_server *server, struct sessions *sessions);
 struct mcp;
 void http_server_set_mcp(struct http_server *server, struct mcp *mcp); /* the same */
+struct catalog;
+void http_server_set_catalog(struct http_server *server, struct catalog *catalog); /* the same */
 /* The same: who is told of connections and requests. */
 void http_server_set_native(struct http_server *server, struct native *native);
 /* Told of a process that may not use the API and was turned away; not of more than one a second. */
@@ -123,11 +125,13 @@ enum http_auth_mode {
     HTTP_AUTH_PROXY,    /* a reverse proxy knows who it is */
     HTTP_AUTH_INSECURE, /* everybody on this machine */
 };
+struct catalog;
 struct http_auth_options {
-    struct state_keeper *keeper; /* borrowed: where tokens and sessions are kept */
-    struct audit *audit;         /* borrowed */
-    struct native *native;       /* borrowed: who is told of launch URLs */
-    const char *launch_file;     /* run/launch-url */
+    struct state_keeper *keeper;   /* borrowed: where tokens and sessions are kept */
+    struct audit *audit;           /* borrowed */
+    struct native *native;         /* borrowed: who is told of launch URLs */
+    const struct catalog *catalog; /* borrowed: who tokens belong to */
+    const char *launch_file;       /* run/launch-url */
     enum http_auth_mode mode;
     struct kg_str nonce; /* the proxy's secret */
 };

@@ -42,6 +42,19 @@ static void reply_consent(struct http_request *request, const struct consent *co
     http_on_answer(request, kg_buf_view(&body), NULL);
 }
 
+void http_put_consents(struct kg_json_writer *json, const struct consent_queue *queue_or_null,
+                       bool only_asking)
+{
+    kg_json_named_begin(json, "consents", '[');
+    for (size_t i = 0; queue_or_null != NULL && i < consent_count(queue_or_null); i++) {
+        const struct consent *consent = consent_at(queue_or_null, i);
+        enum consent_state state = consent_state(consent);
+        if (!only_asking || state == CONSENT_WANTED || state == CONSENT_OFFERED)
+            consent_json(consent, false, json);
+    }
+    kg_json_end(json, ']');
+}
+
 void http_handle_consents(struct http_request *request)
 {
     struct consent_queue *queue = queue_of(request);
@@ -50,10 +63,7 @@ void http_handle_consents(struct http_request *request)
     kg_auto(kg_buf_free) struct kg_buf body = {0};
     struct kg_json_writer json = kg_json_writer(&body);
     kg_json_begin(&json, '{');
-    kg_json_named_begin(&json, "consents", '[');
-    for (size_t i = 0; i < consent_count(queue); i++)
-        consent_json(consent_at(queue, i), false, &json);
-    kg_json_end(&json, ']');
+    http_put_consents(&json, queue, false);
     kg_json_end(&json, '}');
     http_reply(request, 200, kg_buf_view(&body));
 }

@@ -2,6 +2,7 @@
 #ifndef KAGED_HTTP_INTERNAL_H
 #define KAGED_HTTP_INTERNAL_H
 
+#include "catalog/catalog.h"
 #include "http/http.h"
 #include "projects/projects.h"
 
@@ -44,6 +45,7 @@ struct http_server {
     struct host *host;         /* borrowed, passed on to handlers only */
     struct sessions *sessions; /* the same */
     struct mcp *mcp;           /* the same */
+    struct catalog *catalog;   /* the same */
     struct native *native;     /* borrowed, or NULL */
     struct http_limits limits;
     const struct http_route *routes;
@@ -201,9 +203,10 @@ struct http_request {
     struct sessions *sessions;
     enum http_via via;                   /* how it is known who sent it */
     char operator_id[HTTP_OPERATOR_MAX]; /* "": unknown */
-    uint32_t scopes;                     /* what he may do; a bit for each */
+    uint64_t scopes;                     /* what he may do; a bit for each */
     struct kg_id credential_id;          /* of the session or token, or "" */
     char profile[HTTP_PROFILE_MAX + 1];  /* of MCP clients, that the token is confined to, or "" */
+    char principal[CATALOG_ID_TEXT];     /* whose the token is; "": the operator's own */
     char request_id[HTTP_REQUEST_ID_MAX + 1];
     struct host_asker *asker; /* a reference; NULL: nobody wanted it yet */
 
@@ -258,6 +261,10 @@ const char *http_request_method(const struct http_request *request);
 size_t http_header_count(const struct http_request *request, const char *name);
 struct http_field *http_request_add_field(struct http_request *request);
 bool http_request_has_body(const struct http_request *request);
+/* Whether a route is one of the catalog's trees, whose errors are flat: {"code","message",...}. */
+bool http_pattern_is_flat(struct kg_str path);
+/* The org that it is about: of its path, or X-ORG-ID; data NULL: none. */
+struct kg_str http_request_org(const struct http_request *request);
 /* The error of a refusal, to be filled in; status 0 means that of its row. */
 struct kg_err *http_request_refuse(struct http_request *request, int status);
 /* Takes the part of the budget that a body of so many bytes needs; refuses it if it is used up. */
@@ -303,6 +310,14 @@ bool http_find_process(struct http_request *request, struct host_named *ret_name
 void http_reply_plugin(struct http_request *request);
 /* The same for who was asked to do something with it first. data: the request. */
 void http_on_acted(void *data, const struct kg_err *err_or_null);
+/* What several answers have in them. */
+void http_put_plugins(struct kg_json_writer *json, const struct host *host);
+void http_put_course(struct kg_json_writer *json, uint64_t now_ns,
+                     const struct host_course_slot slots[HOST_COURSE_SLOTS]);
+void http_put_status(struct kg_json_writer *json, const struct http_request *request);
+void http_put_consents(struct kg_json_writer *json, const struct consent_queue *queue_or_null,
+                       bool only_asking);
+void http_put_projects(struct kg_json_writer *json, const struct host *host);
 /* A list of texts: each line, without its newline. */
 void http_put_lines(struct kg_json_writer *json, const char *key, struct kg_str text);
 
@@ -312,6 +327,7 @@ http_handler_fn http_handle_health;
 http_handler_fn http_handle_system_plugins;
 http_handler_fn http_handle_system_plugin;
 http_handler_fn http_handle_status;
+http_handler_fn http_handle_overview;
 http_handler_fn http_handle_reload;
 http_handler_fn http_handle_backup_made;
 http_handler_fn http_handle_stop;
@@ -421,6 +437,32 @@ http_handler_fn http_handle_mcp_profiles;
 http_handler_fn http_handle_mcp_profile_set;
 http_handler_fn http_handle_mcp_profile_remove;
 http_handler_fn http_handle_mcp_mark;
+/* What a request asks of the catalog, and who is told. */
+struct catalog_request http_catalog_request(struct http_request *request);
+http_handler_fn http_handle_package_upload;
+http_handler_fn http_handle_packages;
+http_handler_fn http_handle_package_versions;
+http_handler_fn http_handle_package;
+http_handler_fn http_handle_package_schema;
+http_handler_fn http_handle_package_change;
+http_handler_fn http_handle_package_delete;
+http_handler_fn http_handle_package_download;
+http_handler_fn http_handle_orgs;
+http_handler_fn http_handle_orgs_all;
+http_handler_fn http_handle_org;
+http_handler_fn http_handle_org_create;
+http_handler_fn http_handle_org_profile;
+http_handler_fn http_handle_org_change;
+http_handler_fn http_handle_org_settings;
+http_handler_fn http_handle_org_settings_change;
+http_handler_fn http_handle_org_quota;
+http_handler_fn http_handle_users;
+http_handler_fn http_handle_user_create;
+http_handler_fn http_handle_user_change;
+http_handler_fn http_handle_members;
+http_handler_fn http_handle_member_add;
+http_handler_fn http_handle_member_change;
+http_handler_fn http_handle_member_remove;
 
 /* -- stream.c ---------------------------------------------------------------------------------- */
 

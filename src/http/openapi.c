@@ -40,6 +40,10 @@ static const struct {
     {"knob", "a knob that the plugin's manifest declares"},
     {"path", "the path of an agent: primary.subagents.reader"},
     {"file", "a file that the page names"},
+    {"org_id", "the id of an org, or its name"},
+    {"pid", "what a package is called: com.example.search"},
+    {"plugin_id", "the id of one version of a package"},
+    {"user_id", "the id of a user, or his name"},
 };
 
 static void put_parameter(struct kg_json_writer *json, const char *where,
@@ -116,7 +120,11 @@ static void put_content(struct kg_json_writer *json, const char *schema_or_type)
     bool is_type = strchr(schema_or_type, '/') != NULL;
     begin(json, "content", '{');
     begin(json, is_type ? schema_or_type : "application/json", '{');
-    if (is_type) {
+    if (strcmp(schema_or_type, "multipart/form-data") == 0) {
+        put_raw(json, "schema",
+                "{\"type\":\"object\",\"required\":[\"file\"],\"properties\":"
+                "{\"file\":{\"type\":\"string\",\"format\":\"binary\"}}}");
+    } else if (is_type) {
         put_raw(json, "schema", "{\"type\":\"string\"}");
     } else {
         kg_json_key(json, "schema");
@@ -129,6 +137,7 @@ static void put_content(struct kg_json_writer *json, const char *schema_or_type)
 static void put_answers(struct kg_json_writer *json, const struct http_route *route)
 {
     char text[16];
+    const char *flat = http_pattern_is_flat(kg_str(route->pattern)) ? "Flat" : "";
     begin(json, "responses", '{');
     snprintf(text, sizeof(text), "%d", route->status ? route->status : 200);
     begin(json, text, '{');
@@ -141,11 +150,11 @@ static void put_answers(struct kg_json_writer *json, const struct http_route *ro
             continue;
         snprintf(text, sizeof(text), "%d", kg_error_row((enum kg_code)code)->http_status);
         kg_json_key(json, text);
-        kg_auto(kg_free) char *name = kg_format("Error%s", text);
+        kg_auto(kg_free) char *name = kg_format("%sError%s", flat, text);
         put_reference(json, "responses", name);
     }
     kg_json_key(json, "default");
-    put_reference(json, "responses", "Error");
+    put_reference(json, "responses", flat[0] != '\0' ? "FlatError" : "Error");
     kg_json_end(json, '}');
 }
 
@@ -206,18 +215,19 @@ static void put_path(struct kg_json_writer *json, const struct http_route *route
 
 /* -- components -------------------------------------------------------------------------------- */
 
-static void put_error_response(struct kg_json_writer *json, int status)
+static void put_error_response(struct kg_json_writer *json, int status, bool flat)
 {
-    kg_auto(kg_free) char *name = kg_format("Error%d", status);
+    kg_auto(kg_free) char *name = kg_format("%sError%d", flat ? "Flat" : "", status);
     kg_auto(kg_buf_free) struct kg_buf words = {0};
     for (int code = 1; code < KG_CODE_COUNT; code++) {
         const struct kg_error_row *row = kg_error_row((enum kg_code)code);
         if (row->http_status == status)
-            kg_buf_printf(&words, "%s%s: %s", words.length ? " " : "", row->name, row->meaning);
+            kg_buf_printf(&words, "%s%s: %s", words.length ? " " : "",
+                          flat ? row->catalog_code : row->name, row->meaning);
     }
     begin(json, name, '{');
     kg_json_named_text(json, "description", kg_buf_terminate(&words));
-    put_content(json, "Error");
+    put_content(json, flat ? "FlatError" : "Error");
     kg_json_end(json, '}');
 }
 
@@ -225,12 +235,14 @@ static void put_error_responses(struct kg_json_writer *json)
 {
     begin(json, "responses", '{');
     for (int code = 1; code < KG_CODE_COUNT; code++)
-        if (is_first_of_status(code))
-            put_error_response(json, kg_error_row((enum kg_code)code)->http_status);
-    begin(json, "Error", '{');
-    kg_json_named_text(json, "description", "Refused before the route was looked at.");
-    put_content(json, "Error");
-    kg_json_end(json, '}');
+        for (int flat = 0; flat < 2 && is_first_of_status(code); flat++)
+            put_error_response(json, kg_error_row((enum kg_code)code)->http_status, flat);
+    for (int flat = 0; flat < 2; flat++) {
+        begin(json, flat ? "FlatError" : "Error", '{');
+        kg_json_named_text(json, "description", "Refused before the route was looked at.");
+        put_content(json, flat ? "FlatError" : "Error");
+        kg_json_end(json, '}');
+    }
     kg_json_end(json, '}');
 }
 

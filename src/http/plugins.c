@@ -122,6 +122,7 @@ static void put_identity(struct kg_json_writer *json, const struct host_status *
     kg_json_named_text(json, "dir", status->dir);
     kg_json_named_text(json, "tier", status->tier);
     kg_json_named_bool(json, "dev", status->is_dev);
+    kg_json_named_bool(json, "tools_wait", status->tools_wait);
     if (manifest != NULL)
         put_grants(json, status->grants);
     put_int(json, "pid", facts->pid != 0, facts->pid);
@@ -151,6 +152,43 @@ static void put_use(struct kg_json_writer *json, const struct host_usage *usage,
     put_exit_words(json, facts->last_exit);
 }
 
+static const struct {
+    const char *name;
+    size_t offset;
+} slot_members[] = {
+    {"calls", offsetof(struct host_course_slot, calls)},
+    {"errors", offsetof(struct host_course_slot, errors)},
+    {"p50_us", offsetof(struct host_course_slot, p50_us)},
+    {"p99_us", offsetof(struct host_course_slot, p99_us)},
+};
+
+void http_put_course(struct kg_json_writer *json, uint64_t now_ns,
+                     const struct host_course_slot slots[HOST_COURSE_SLOTS])
+{
+    kg_json_named_begin(json, "course", '{');
+    kg_json_named_int(json, "step_ms", HOST_COURSE_STEP_MS);
+    kg_json_named_time(json, "until", kg_wall_ms() - (int64_t)host_course_age_ms(now_ns));
+    for (size_t i = 0; i < KG_COUNT(slot_members); i++) {
+        kg_json_named_begin(json, slot_members[i].name, '[');
+        for (size_t k = 0; k < HOST_COURSE_SLOTS; k++) {
+            uint32_t value;
+            memcpy(&value, (const char *)&slots[k] + slot_members[i].offset, sizeof(value));
+            kg_json_int(json, value);
+        }
+        kg_json_end(json, ']');
+    }
+    kg_json_end(json, '}');
+}
+
+static void put_own_course(struct kg_json_writer *json, struct host *host,
+                           const struct host_usage *usage)
+{
+    struct host_course_slot slots[HOST_COURSE_SLOTS] = {0};
+    uint64_t now_ns = loop_now_ns(host_loop(host));
+    host_course_sum(usage->course, now_ns, slots);
+    http_put_course(json, now_ns, slots);
+}
+
 static const char *meaning_of(const struct host_status *status)
 {
     bool rests = status->state == INSTANCE_DISABLED || status->state == INSTANCE_IDLE;
@@ -158,7 +196,7 @@ static const char *meaning_of(const struct host_status *status)
         return "what it declares, or is configured with, cannot be used";
     if (rests && status->is_checked)
         return "its files are being compared with those that were approved";
-    if (rests && status->drift->code != KG_OK && strcmp(status->tier, "script") == 0)
+    if (rests && status->drift->code != KG_OK && !status->is_stored)
         return status->drift->code == KG_E_NOT_APPROVED
                    ? "its file changed: it runs without what it was granted"
                    : "its file could not be run to its end; what it registered until then counts";
@@ -254,6 +292,7 @@ static void on_plugin_measured(void *data)
     const struct instance_facts facts = host_run_facts(named);
     put_identity(&json, &status, &facts);
     put_use(&json, status.usage, &facts);
+    put_own_course(&json, http_host(request), status.usage);
     put_life(&json, named, &facts, host_cages(http_host(request)));
     if (http_query_flag(request, "cage"))
         put_cage(&json, named);
@@ -270,26 +309,30 @@ void http_reply_plugin(struct http_request *request)
 
 /* -- all of them, and what is done with one ---------------------------------------------------- */
 
-static void on_plugins_measured(void *data)
+void http_put_plugins(struct kg_json_writer *json, const struct host *host)
 {
-    struct http_request *request = data;
     size_t count;
-    kg_auto(kg_free) struct host_named *names = host_names(http_host(request), &count);
-    kg_auto(kg_buf_free) struct kg_buf body = {0};
-    struct kg_json_writer json = kg_json_writer(&body);
-    kg_json_begin(&json, '{');
-    kg_json_named_begin(&json, "plugins", '[');
+    kg_auto(kg_free) struct host_named *names = host_names(host, &count);
+    kg_json_named_begin(json, "plugins", '[');
     for (size_t i = 0; i < count; i++) {
         const struct host_status status = host_status(names[i]);
         const struct instance_facts facts = host_run_facts(names[i]);
-        kg_json_begin(&json, '{');
-        put_identity(&json, &status, &facts);
-        put_use(&json, status.usage, &facts);
-        kg_json_end(&json, '}');
+        kg_json_begin(json, '{');
+        put_identity(json, &status, &facts);
+        put_use(json, status.usage, &facts);
+        kg_json_end(json, '}');
     }
-    kg_json_end(&json, ']');
+    kg_json_end(json, ']');
+}
+
+static void on_plugins_measured(void *data)
+{
+    kg_auto(kg_buf_free) struct kg_buf body = {0};
+    struct kg_json_writer json = kg_json_writer(&body);
+    kg_json_begin(&json, '{');
+    http_put_plugins(&json, http_host(data));
     kg_json_end(&json, '}');
-    http_reply(request, 200, kg_buf_view(&body));
+    http_reply(data, 200, kg_buf_view(&body));
 }
 
 void http_handle_plugins(struct http_request *request)

@@ -115,20 +115,24 @@ static void reply_project(struct http_request *request, const struct projects_en
     http_reply(request, 200, kg_buf_view(&body));
 }
 
+void http_put_projects(struct kg_json_writer *json, const struct host *host)
+{
+    for (size_t i = 0; i < projects_count(host); i++) {
+        const struct projects_facts facts = projects_facts(projects_at(host, i));
+        kg_json_begin(json, '{');
+        put_identity(json, &facts);
+        kg_json_named_int(json, "agents", (int64_t)count_agents(facts.resolved));
+        kg_json_end(json, '}');
+    }
+}
+
 void http_handle_projects(struct http_request *request)
 {
-    const struct host *host = http_host(request);
     kg_auto(kg_buf_free) struct kg_buf body = {0};
     struct kg_json_writer json = kg_json_writer(&body);
     kg_json_begin(&json, '{');
     kg_json_named_begin(&json, "projects", '[');
-    for (size_t i = 0; i < projects_count(host); i++) {
-        const struct projects_facts facts = projects_facts(projects_at(host, i));
-        kg_json_begin(&json, '{');
-        put_identity(&json, &facts);
-        kg_json_named_int(&json, "agents", (int64_t)count_agents(facts.resolved));
-        kg_json_end(&json, '}');
-    }
+    http_put_projects(&json, http_host(request));
     kg_json_end(&json, ']');
     kg_json_end(&json, '}');
     http_reply(request, 200, kg_buf_view(&body));

@@ -505,6 +505,59 @@ void http_reply_error(struct http_request *request, const struct kg_err *err)
     http_reply_problems(request, err, NULL);
 }
 
+bool http_pattern_is_flat(struct kg_str path)
+{
+    static const char *const trees[] = {"/api/orgs", "/api/admin", "/api/chat"};
+    for (size_t i = 0; i < KG_COUNT(trees); i++) {
+        size_t length = strlen(trees[i]);
+        if (kg_str_starts(path, trees[i]) &&
+            (path.length == length || path.data[length] == '/' || path.data[length] == '?'))
+            return true;
+    }
+    return false;
+}
+
+struct kg_str http_request_org(const struct http_request *request)
+{
+    struct kg_str org = request->route ? http_path_parameter(request, "org_id") : KG_STR_NULL;
+    return org.length > 0 ? org : http_header(request, "x-org-id");
+}
+
+/* As the rest of the API has it: what is wrong in an object of its own. */
+static void put_error(struct kg_json_writer *writer, const struct http_request *request,
+                      const struct kg_err *err, const struct kg_problems *problems_or_null)
+{
+    kg_json_named_begin(writer, "error", '{');
+    kg_json_named_text(writer, "code", kg_error_row(err->code)->name);
+    kg_json_named_text(writer, "message", err->message);
+    if (err->hint[0] != '\0')
+        kg_json_named_text(writer, "hint", err->hint);
+    kg_json_named_text(writer, "request_id", request->request_id);
+    if (problems_or_null != NULL) {
+        kg_json_key(writer, "problems");
+        kg_problems_json(problems_or_null, writer);
+    }
+    kg_json_end(writer, '}');
+}
+
+/* As the catalog's clients know it. */
+static void put_flat_error(struct kg_json_writer *writer, const struct kg_err *err)
+{
+    const struct kg_error_row *row = kg_error_row(err->code);
+    kg_json_named_text(writer, "code", row->catalog_code);
+    kg_json_named_text(writer, "message", err->message);
+    kg_json_named_begin(writer, "details", '{');
+    kg_json_named_text(writer, "error", row->name);
+    if (err->hint[0] != '\0')
+        kg_json_named_text(writer, "hint", err->hint);
+    if (err->code == KG_E_INVALID_PARAMS) {
+        kg_json_named_begin(writer, "validation_errors", '[');
+        kg_json_text(writer, err->message);
+        kg_json_end(writer, ']');
+    }
+    kg_json_end(writer, '}');
+}
+
 void http_reply_problems(struct http_request *request, const struct kg_err *err,
                          const struct kg_problems *problems_or_null)
 {
@@ -513,18 +566,10 @@ void http_reply_problems(struct http_request *request, const struct kg_err *err,
     kg_auto(kg_buf_free) struct kg_buf json = {0};
     struct kg_json_writer writer = kg_json_writer(&json);
     kg_json_begin(&writer, '{');
-    kg_json_named_begin(&writer, "error", '{');
-    kg_json_named_text(&writer, "code", row->name);
-    kg_json_named_text(&writer, "message", err->message);
-    if (err->hint[0] != '\0') {
-        kg_json_named_text(&writer, "hint", err->hint);
-    }
-    kg_json_named_text(&writer, "request_id", request->request_id);
-    if (problems_or_null != NULL) {
-        kg_json_key(&writer, "problems");
-        kg_problems_json(problems_or_null, &writer);
-    }
-    kg_json_end(&writer, '}');
+    if (http_pattern_is_flat(http_request_path(request)))
+        put_flat_error(&writer, err);
+    else
+        put_error(&writer, request, err, problems_or_null);
     kg_json_end(&writer, '}');
     http_reply(request, refused ? refused : row->http_status, kg_buf_view(&json));
 }

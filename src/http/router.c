@@ -303,6 +303,11 @@ static bool is_session_state(struct kg_str text)
     return is_one_of(text, (const char *const[]){"active", "idle", "stopped", "closed", NULL});
 }
 
+static bool is_package_source(struct kg_str text)
+{
+    return is_one_of(text, (const char *const[]){"org", "system", NULL});
+}
+
 const struct http_type http_types[] = {
     {"string", "{\"type\":\"string\"}", is_text, "a string", NULL},
     {"boolean", "{\"type\":\"boolean\"}", is_boolean, "true or false", NULL},
@@ -317,6 +322,7 @@ const struct http_type http_types[] = {
      "there are live, recorded and crash"},
     {"event_type", "{\"enum\":[\"notification\",\"state\",\"audit\"]}", is_event_type,
      "a type of event", "the types are notification, state and audit"},
+    {"package_source", "{\"enum\":[\"org\",\"system\"]}", is_package_source, "org or system", NULL},
     {"session_state", "{\"enum\":[\"active\",\"idle\",\"stopped\",\"closed\"]}", is_session_state,
      "a state of a session", "the states are active, idle, stopped and closed"},
     {0},

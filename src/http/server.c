@@ -142,6 +142,11 @@ void http_server_set_mcp(struct http_server *server, struct mcp *mcp)
     server->mcp = mcp;
 }
 
+void http_server_set_catalog(struct http_server *server, struct catalog *catalog)
+{
+    server->catalog = catalog;
+}
+
 void http_server_set_native(struct http_server *server, struct native *native)
 {
     server->native = native;

@@ -6,6 +6,7 @@
  */
 #include "http/internal.h"
 
+#include "base/base64.h"
 #include "host/process.h"
 #include "store/source.h"
 #include "store/tree.h"
@@ -13,7 +14,6 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <sodium.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -166,10 +166,8 @@ static int check_id(struct kg_str id, struct kg_err *err)
 /* NULL with the reason. */
 static unsigned char *decode(struct kg_str text, size_t *ret_length, struct kg_err *err)
 {
-    size_t room = text.length / 4 * 3 + 3;
-    unsigned char *bytes = kg_alloc(room);
-    if (sodium_base642bin(bytes, room, text.data, text.length, NULL, ret_length, NULL,
-                          sodium_base64_VARIANT_ORIGINAL) == 0)
+    unsigned char *bytes = kg_alloc(text.length / 4 * 3 + 3);
+    if (kg_base64_read(text, bytes, ret_length))
         return bytes;
     free(bytes);
     kg_fail(err, KG_E_INVALID_PARAMS, "content is not base64");

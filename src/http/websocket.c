@@ -6,7 +6,8 @@
  */
 #include "http/internal.h"
 
-#include <nettle/base64.h>
+#include "base/base64.h"
+
 #include <nettle/sha1.h>
 #include <stdlib.h>
 #include <strings.h>
@@ -119,13 +120,13 @@ static void write_accept(struct kg_str key, struct kg_buf *head)
     static const char magic[] = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
     struct sha1_ctx both;
     uint8_t digest[SHA1_DIGEST_SIZE];
-    char text[BASE64_ENCODE_RAW_LENGTH(sizeof(digest))];
     sha1_init(&both);
     sha1_update(&both, KEY_TEXT, (const uint8_t *)key.data);
     sha1_update(&both, sizeof(magic) - 1, (const uint8_t *)magic);
     sha1_digest(&both, sizeof(digest), digest);
-    base64_encode_raw(text, sizeof(digest), digest);
-    kg_buf_printf(head, "Sec-WebSocket-Accept: %.*s\r\n", (int)sizeof(text), text);
+    kg_buf_text(head, "Sec-WebSocket-Accept: ");
+    kg_base64_put(head, (struct kg_str){(const char *)digest, sizeof(digest)});
+    kg_buf_text(head, "\r\n");
 }
 
 static void write_handshake(const struct http_request *request, struct kg_buf *head)

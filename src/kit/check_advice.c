@@ -72,7 +72,7 @@ const char *kit_applies_compactor(const struct kit_run *run)
 {
     const struct manifest *manifest = kit_manifest(run);
     bool compacts = (manifest->roles & MANIFEST_COMPACTOR) && manifest->hooks[MANIFEST_PRE_COMPACT];
-    return compacts ? NULL : "it is no compactor";
+    return compacts ? NULL : "it is not a compactor";
 }
 
 static bool is_visible(const struct capability *capability)

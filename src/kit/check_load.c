@@ -198,11 +198,14 @@ void kit_check_cancel_call(struct kit_run *run)
     struct kit_ask *cancelled = begin(run, &calls[0]), *other = begin(run, &calls[0]);
     cancel(run, cancelled->id);
     bool answered = kit_talk_wait(run->talk, &other, 1, run->timeout_ms);
-    if (!answered)
+    if (!answered) {
         kit_find_no_answer(run, run->rule, other, "the call after one that was cancelled");
-    else
+    } else if (!kit_manifest(run)->is_mcp &&
+               !kit_talk_wait(run->talk, &cancelled, 1, run->timeout_ms)) {
+        kit_find_no_answer(run, run->rule, cancelled, "the call that was cancelled");
+    } else {
         cancel(run, cancelled->id);
-    if (answered)
         kit_lives(run, other);
+    }
     free_calls(calls, count);
 }

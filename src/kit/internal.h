@@ -32,6 +32,8 @@ struct kit_room {
 
 /* The plan of the plugin's cage. */
 struct cage_plan *kit_room_plan(const struct kit_room *room, struct kg_err *err);
+/* Whether a cage could have this capability, besides those of the manifest. */
+int kit_room_check(const struct kit_room *room, const char *capability, struct kg_err *err);
 /* What is spoken with the plugin. */
 static inline const struct dialect *kit_dialect(const struct kit_room *room)
 {

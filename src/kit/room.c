@@ -159,13 +159,16 @@ static void on_lost(void *data)
     room->lost = true;
 }
 
-struct cage_plan *kit_room_plan(const struct kit_room *room, struct kg_err *err)
+/* tried: what it would have, for a plan that is only tried; NULL: what its manifest declares. */
+static struct cage_plan *make_plan(const struct kit_room *room, const struct grants *tried,
+                                   struct kg_err *err)
 {
     const struct kit_room_parts *parts = &room->parts;
     kg_auto(kg_free) char *project_file = kg_format("%s/.kaged/project.yaml", room->project);
     const char *project_root = kit_room_project_root(room);
     const struct host_cage_parts cage = {
         .manifest = parts->manifest,
+        .grants = tried,
         .dir = room->dir,
         .plugins_dir = room->paths.plugins_dir,
         .config = parts->config,
@@ -176,9 +179,33 @@ struct cage_plan *kit_room_plan(const struct kit_room *room, struct kg_err *err)
         .project_id = project_root != NULL ? KIT_PROJECT : NULL,
         .project_file = project_root != NULL ? project_file : NULL,
         .facts = room->facts,
-        .make_folders = true,
+        .unguarded = tried != NULL,
+        .make_folders = tried == NULL,
+        .observed = parts->observed,
     };
     return host_cage_plan(&cage, err);
+}
+
+struct cage_plan *kit_room_plan(const struct kit_room *room, struct kg_err *err)
+{
+    return make_plan(room, NULL, err);
+}
+
+int kit_room_check(const struct kit_room *room, const char *capability, struct kg_err *err)
+{
+    const struct capability_set *had = &room->parts.manifest->capability_set;
+    kg_auto(capability_free) struct capability line = {0};
+    int result = capability_parse(kg_str(capability), &line, err);
+    if (result < 0)
+        return result;
+    struct capability *items = kg_alloc_array(had->count + 1, sizeof(*items));
+    memcpy(items, had->items, had->count * sizeof(*items));
+    items[had->count] = line;
+    const struct grants more = {.set = {items, had->count + 1}, .declared = had->count + 1};
+    struct cage_plan *plan = make_plan(room, &more, err);
+    cage_plan_free(plan);
+    free(items);
+    return plan != NULL ? 0 : -EINVAL;
 }
 
 static int open_cages(struct kit_room *room, struct kg_err *err)

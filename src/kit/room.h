@@ -16,6 +16,7 @@ struct kit_room_parts {
     const char *dir;                 /* the plugin's folder */
     const struct config *config;
     const struct config_paths *paths; /* the operator's: no capability may reach there */
+    bool observed;                    /* its cages are watched, see observe.h */
 };
 
 struct kit_room;

@@ -24,7 +24,8 @@ static struct kg_str last_sent(const struct kit_talk *talk)
 static enum kit_rule_id rule_of_ids(const struct kit_run *run, enum kit_rule_id otherwise)
 {
     static const enum kit_rule_id rules[] = {KIT_RULE_ID_NUMBER, KIT_RULE_ID_STRING,
-                                             KIT_RULE_NOTIFICATION_UNKNOWN};
+                                             KIT_RULE_NOTIFICATION_UNKNOWN, KIT_RULE_CANCEL_UNKNOWN,
+                                             KIT_RULE_CANCEL_CALL};
     for (size_t i = 0; i < KG_COUNT(rules); i++)
         if (run->rule == rules[i])
             return rules[i];

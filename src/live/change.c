@@ -16,9 +16,11 @@ struct change {
     struct session session; /* as it is afterwards */
     struct session_agents agents;
     enum session_state state_before;
-    char *seat_before; /* owned */
-    struct kg_id mark; /* of what was undone */
-    uint64_t tokens;   /* and what the context has now */
+    char *seat_before;           /* owned */
+    struct kg_id mark;           /* of what was undone */
+    uint64_t tokens;             /* and what the context has now */
+    struct live_scripts scripts; /* that may forbid a fork */
+    struct kg_buf told;          /* to them */
 };
 
 static void clear_change(struct live_op *op)
@@ -26,6 +28,8 @@ static void clear_change(struct live_op *op)
     struct change *change = KG_CONTAINER(op, struct change, op);
     session_clear(&change->session);
     session_agents_clear(&change->agents);
+    live_scripts_clear(&change->scripts);
+    kg_buf_free(&change->told);
     free(change->project_id);
     free(change->workdir);
     free(change->seat);
@@ -116,7 +120,7 @@ static int check_project(struct change *change, struct kg_err *err)
     }
     struct live_agent agent;
     if (change->workdir == NULL)
-        change->workdir = kg_strdup(facts.root);
+        change->workdir = kg_strdup(facts.root ? facts.root : "/"); /* where there is no folder */
     if (change->seat == NULL)
         change->seat = kg_strdup("primary");
     return live_agent_find(sessions, change->project_id, change->seat, &agent, err);
@@ -170,13 +174,40 @@ static void on_forked(struct live_op *op)
     answer_session(op);
 }
 
+static void fork_heard(struct live_op *op)
+{
+    struct change *change = KG_CONTAINER(op, struct change, op);
+    const struct live_scripts *heard = &change->scripts;
+    struct kg_err err;
+    if (heard->cancelled != NULL) {
+        kg_fail(&err, KG_E_REFUSED, "session %s: script %s forbids the fork: %.400s",
+                op->work.live->id.text, heard->last ? heard->last : "", heard->cancelled);
+        live_op_fail(op, &err);
+        return;
+    }
+    if (heard->patched != NULL)
+        kg_replace(&change->entry, heard->patched);
+    live_op_write(op, run_fork, on_forked);
+}
+
+/* Scripts that listen hear at which entry, and none is started for that. */
+static void fork_open(struct live_op *op)
+{
+    struct change *change = KG_CONTAINER(op, struct change, op);
+    live_work_for(&op->work, "primary");
+    change->scripts.work = &op->work;
+    kg_json_put_string(&change->told, kg_str(change->entry ? change->entry : ""));
+    live_scripts_tell(&change->scripts, "session_before_fork", kg_buf_view(&change->told),
+                      live_op_then(op, fork_heard));
+}
+
 void sessions_fork(struct sessions *sessions, const struct sessions_request *request,
                    struct kg_str entry)
 {
     struct change *change = change_new(sessions, request);
     change->entry = copy(entry);
     if (live_op_admit(&change->op, true))
-        live_op_write(&change->op, run_fork, on_forked);
+        live_op_open(&change->op, fork_open);
 }
 
 /* -- closed, and open again -------------------------------------------------------------------- */

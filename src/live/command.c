@@ -37,8 +37,11 @@ static struct command *command_of(struct live_work *work)
 
 static void command_free(struct command *command)
 {
-    if (command->process != NULL)
+    if (command->process != NULL) {
         host_events_unlisten(host_events(command->work.sessions->host), &command->listener);
+        command->work.live->commands--;
+        live_serve_wishes(command->work.live);
+    }
     live_scripts_clear(&command->scripts);
     live_work_end(&command->work);
     kg_buf_free(&command->result);
@@ -62,11 +65,8 @@ static void refuse(struct command *command, const struct kg_err *err)
 /* By its name or by another one that it goes by. */
 static bool is_called(const struct kg_node *offer, struct kg_str name)
 {
-    const struct kg_node *aliases = kg_node_list(offer, "aliases");
-    bool found = kg_str_equal(kg_node_text(offer, "name"), name);
-    for (uint32_t i = 0; i < aliases->count && !found; i++)
-        found = aliases->items[i].type == KG_STRING && kg_str_equal(aliases->items[i].text, name);
-    return found;
+    return kg_str_equal(kg_node_text(offer, "name"), name) ||
+           kg_node_has_text(kg_node_get(offer, "aliases"), name);
 }
 
 /* Of two scripts the first by name has it. */
@@ -288,6 +288,7 @@ static void on_scripts(struct live_work *work, const struct kg_err *err_or_null)
         return;
     }
     const struct host_status status = host_process_status(process);
+    work->live->commands++;
     command->process = kg_strdup(status.name);
     command->plugin = kg_strdup(status.plugin);
     command->listener.on_event = on_event;

@@ -28,6 +28,7 @@ struct live_compaction {
 
     /* What the project said when it began. */
     struct kg_err problem; /* that it cannot begin */
+    char *prompt;          /* owned: words for who sums up; NULL: none */
     char *compactor;       /* owned: the agent's word for the plugin; NULL: none is asked */
     uint64_t window_tokens, target_tokens;
     size_t payload_max;
@@ -94,11 +95,12 @@ static void compaction_free(struct live_compaction *compaction)
     session_compaction_free(compaction->plan);
     clear_answer(compaction);
     live_notes_clear(&compaction->notes);
-    kg_buf_free(&compaction->summary.text);
+    live_summary_clear(&compaction->summary);
     kg_buf_free(&compaction->result);
     kg_buf_free(&compaction->for_observers);
     kg_buf_free(&compaction->for_compactor);
     free(compaction->compactor);
+    free(compaction->prompt);
     host_asker_unref(compaction->adder);
     live_work_end(&compaction->work);
     free(compaction);
@@ -422,7 +424,8 @@ static void on_pre(struct live_work *work, const struct kg_err *err_or_null)
             live_notes_take(&compaction->notes, &work->answers[i]);
     }
     if (compaction->strategy == SESSION_BY_SUMMARY) {
-        live_summarize(&compaction->summary, work, compaction->plan, on_summary);
+        live_summarize(&compaction->summary, work, compaction->plan, compaction->prompt,
+                       on_summary);
         return;
     }
     if (compaction->strategy == SESSION_BY_DELEGATE && !compaction->has_result)
@@ -615,6 +618,7 @@ void live_compact(struct live_session *live, const struct live_compact *compact,
         compaction->strategy = *compact->strategy;
     if (compact->keep_recent != NULL)
         compaction->keep_recent = *compact->keep_recent;
+    compaction->prompt = compact->prompt ? kg_strdup(compact->prompt) : NULL;
     compaction->on_done = on_done;
     compaction->data = data;
     begin(&compaction->work, NULL);

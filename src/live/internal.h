@@ -20,6 +20,8 @@ struct live_compaction;
 struct live_question;
 struct live_sample;
 struct live_snapshot;
+struct live_summary;
+struct host_script_request;
 struct host_ask;
 struct host_asked_ops;
 struct live_compacted;
@@ -52,6 +54,13 @@ struct sessions {
     bool stopping;
 };
 
+/* What an answer of a model took, as it was reported; `model` is NULL before there is one. */
+struct live_usage {
+    char *model; /* owned */
+    int64_t input_tokens, output_tokens, cached_tokens;
+    int64_t context_tokens; /* of what it was asked with, and said */
+};
+
 enum live_start { LIVE_NOT_STARTED, LIVE_STARTING, LIVE_STARTED };
 
 struct live_session {
@@ -73,6 +82,13 @@ struct live_session {
     struct live_run *run;                /* the innermost turn; NULL: none runs */
     struct live_question *questions;     /* that wait for an answer; see questions.c */
     struct live_wanted *wanted;          /* owned; a move that a script asked for; or NULL */
+    struct live_wish *wishes;            /* owned; what else they asked for; see script_wishes.c */
+    uint32_t wishes_made;                /* in this minute, */
+    uint64_t wishes_since_ms;            /* which began then */
+    uint32_t script_turns;               /* that scripts began since somebody said something */
+    uint32_t commands;                   /* of scripts that run */
+    struct live_usage usage;             /* of the primary's last answer */
+    char *model;                         /* owned; that it was asked of; NULL: none yet */
 };
 
 /* Whether the session can be used now; err says why not. */
@@ -94,6 +110,8 @@ void live_tell_awake(struct live_session *live);
 /* A session that was just made, or read; in the table, not held. NULL if there is no room. */
 struct live_session *live_adopt(struct sessions *sessions, const struct session *session,
                                 bool started, struct kg_err *err);
+/* Whether there are files of it: a project from the state has none, and no scripts. */
+bool live_has_folder(const struct live_session *live);
 /* Into its project, if it is not; KG_E_CONFLICT if that is not loaded, KG_E_REFUSED if pending. */
 int live_enter(struct live_session *live, struct kg_err *err);
 
@@ -122,6 +140,7 @@ struct live_work {
     size_t answer_count;
     struct live_tool *tool;             /* that is called */
     struct live_snapshot *snapshot;     /* that is made */
+    struct live_summary *summary;       /* that is written */
     const struct session_draft *drafts; /* of live_append */
     size_t draft_count;
     struct session_draft
@@ -204,6 +223,7 @@ void live_start(struct live_work *work, live_next_fn *next);
 struct live_scripts {
     struct live_work *work; /* of the start */
     struct projects_settling settling;
+    bool leaving;      /* one of them has to be gone first */
     const char *event; /* static */
     struct kg_buf data;
     char *last; /* owned; the script that was asked last; NULL: none yet */
@@ -211,11 +231,13 @@ struct live_scripts {
     /* What came of the event: */
     char *blocked;       /* owned; why the call must not be made; NULL: it may */
     char *cancelled;     /* owned; why the move must not be made; NULL: it may */
+    char *patched;       /* owned; where it is to go instead; NULL: where it was to */
     struct kg_buf input; /* other arguments for it; empty: as they were */
     bool stop;           /* the turn ends here */
     bool changed;        /* of a value that they may change: `data` is another */
     /* Of such a one: whether what a script made of it can be used. NULL: it is none. */
     int (*check)(struct live_scripts *scripts, const struct kg_node *value, struct kg_err *err);
+    void (*on_told)(struct live_scripts *scripts); /* NULL: the work goes on */
     /* A script asks a question meanwhile; NULL: nobody is told. */
     void (*on_question)(struct live_scripts *scripts, const struct state_question *question);
 };
@@ -232,6 +254,12 @@ void live_scripts_transform(struct live_scripts *scripts, const char *event, str
                             int (*check)(struct live_scripts *scripts, const struct kg_node *value,
                                          struct kg_err *err),
                             live_next_fn *next);
+/*
+ * The same beside what the work waits for: on_told comes when all have heard it, never before this
+ * returns. False: nobody listens, and it does not come.
+ */
+bool live_scripts_tell_aside(struct live_scripts *scripts, const char *event, struct kg_str data);
+void live_scripts_withdraw(struct live_scripts *scripts); /* on_told does not come */
 /* Whether any of them listens. */
 bool live_scripts_hear(const struct live_scripts *scripts, const char *event);
 /* From then on no process is exchanged for what its file has become, or may be again. */
@@ -239,12 +267,25 @@ void live_scripts_in_turn(struct live_session *live, bool in_turn);
 void live_scripts_end(struct live_session *live); /* it is closed, and they leave */
 void live_scripts_clear(struct live_scripts *scripts);
 
-/* -- moves that scripts ask for, see script_session.c and move.c ------------------------------- */
+/* -- what scripts ask for, see script_session.c, script_wishes.c and move.c ---------------------
+ */
+
+/* The process that asked, at one of its starts. */
+struct live_wisher {
+    char *plugin; /* owned */
+    uint32_t start;
+};
+struct live_wisher live_wisher_of(const struct host_script_request *request);
+void live_wisher_clear(struct live_wisher *wisher);
+/* Whether it is still there, with the file that it had; if not, that is told, of `what`. */
+bool live_wisher_stands(const struct live_session *live, const struct live_wisher *wisher,
+                        const char *what);
 
 struct live_wanted {
     enum session_act act;
     bool files;
-    char *target, *plugin; /* owned */
+    char *target; /* owned */
+    struct live_wisher wisher;
 };
 void live_wanted_free(struct live_wanted *wanted); /* takes NULL */
 /* What scripts may ask of their sessions is served, or is no more. */
@@ -257,6 +298,35 @@ bool live_move_wanted(struct live_session *live, struct host_asker *asker,
                       sessions_done_fn *on_done, void *data);
 /* The same, where nobody waits for it. */
 void live_move_if_wanted(struct live_session *live);
+
+enum live_wish_kind {
+    LIVE_WISH_ENTRY,
+    LIVE_WISH_LABEL,
+    LIVE_WISH_FORK,
+    LIVE_WISH_COMPACT,
+    LIVE_WISH_MESSAGE,
+};
+struct live_wish {
+    struct live_wish *next;
+    enum live_wish_kind kind;
+    struct live_wisher wisher;
+    char *target;       /* owned; the entry of a label, or of a fork; or NULL */
+    struct kg_buf text; /* JSON of an entry and a label; else words */
+    bool triggers;      /* a message that begins a turn if none runs */
+};
+/* Takes the wish, whose wisher is filled in here, and answers the request. */
+void live_wish_add(struct host_script_request *request, struct live_session *live,
+                   struct live_wish *wish);
+void live_wishes_free(struct live_session *live);
+/* What waits is done, if no turn runs. */
+void live_serve_wishes(struct live_session *live);
+/* Whether a message waits that a turn would be begun for. */
+bool live_message_waits(const struct live_session *live);
+/* The next one, to be said in the turn that runs; both are owned. False: there is none. */
+bool live_message_take(struct live_session *live, char **ret_plugin, struct kg_buf *ret_text);
+/* After a turn that did not end well they begin no other. */
+void live_script_turn_ended(struct live_session *live, bool well);
+extern const struct turn_ops live_script_turn_ops; /* of turns that scripts begin */
 
 /* -- tools, see tool.c ------------------------------------------------------------------------- */
 
@@ -294,6 +364,9 @@ struct kg_str live_tool_result(const struct live_tool *tool);
  */
 void live_tool_call(struct live_tool *tool, const struct kg_err *problem_or_null,
                     void (*on_added_or_null)(struct live_work *work), live_next_fn *next);
+
+/* A step, in place of that: the call is answered with a JSON value that no plugin gave. */
+void live_tool_answer(struct live_tool *tool, struct kg_str json, live_next_fn *next);
 
 /* Who made the call left: the plugin is told, and that is the result. Nothing if it has one. */
 void live_tool_cancel(struct live_tool *tool, const struct kg_err *why);
@@ -342,6 +415,21 @@ int live_snapshot_keep(struct state *state, const char *session,
                        const struct live_snapshot *snapshot, struct kg_err *err);
 int live_snapshot_find(struct state *state, const char *session, const char *entry_or_null,
                        const char *id_or_null, struct live_snapshot *ret_found, struct kg_err *err);
+/*
+ * On the store's thread, before files are written over: the snapshot of what they are is kept, and
+ * that this was begun; then that it is over. What was not over when the daemon ended is put back at
+ * its next start, see recover.c.
+ */
+int live_restore_begun(struct state *state, const char *session, const struct live_snapshot *before,
+                       struct kg_err *err);
+live_run_fn live_restore_ended;
+/*
+ * A step: after one that failed, and what was done to put files back as they were. It is over,
+ * unless the daemon stops: then the next one does it.
+ */
+void live_restore_failed(struct live_work *work, const struct live_snapshot *before,
+                         const struct kg_err *err_or_null, live_next_fn *next);
+void live_recover(struct sessions *sessions);
 /* Members of an object: what was changed, and what is left out. */
 void live_snapshot_put_changes(const struct live_snapshot *snapshot, struct kg_json_writer *json);
 
@@ -353,6 +441,7 @@ struct live_compact {
     const char *trigger;                   /* "manual", "threshold_crossed", ...; static */
     const enum session_strategy *strategy; /* NULL: the agent's */
     const uint32_t *keep_recent;           /* NULL: the agent's */
+    const char *prompt;                    /* words for who sums up; NULL: none */
 };
 /* What came of one. Dies with the callback. */
 struct live_compacted {
@@ -439,10 +528,19 @@ int live_idle(struct live_session *live, const char *reason, struct host_asker *
 struct live_summary {
     struct live_work *work;
     struct kg_buf text;
+    /* What the model is asked with, which scripts may change. */
+    struct kg_buf messages; /* JSON */
+    char *instruction;      /* owned; the system text */
+    char *prompt;           /* owned; words of who wanted the compaction; NULL: none */
+    struct live_scripts scripts;
+    struct kg_buf told; /* to them */
+    live_next_fn *next;
 };
+void live_summary_clear(struct live_summary *summary);
 /* A step: what goes is summarized, in `text`. Maybe before it returns. */
 void live_summarize(struct live_summary *summary, struct live_work *work,
-                    const struct session_compaction *compaction, live_next_fn *next);
+                    const struct session_compaction *compaction, const char *prompt_or_null,
+                    live_next_fn *next);
 
 /* -- operations: what a request asks for, see op.c --------------------------------------------- */
 
@@ -517,6 +615,18 @@ enum turn_stop {
 };
 extern const char *const turn_stop_names[];
 
+/* What scripts hear of while a model or a tool is at work; see turn_stream.c. */
+struct turn_stream {
+    struct live_scripts scripts;
+    struct kg_id id;                  /* that the entry of the message will have; "": none */
+    bool starts, updates, progresses; /* somebody listens */
+    bool untold;                      /* that the message began */
+    struct kg_buf text, progress;     /* that are to be told, */
+    struct kg_id call;                /* the second of that call */
+    struct kg_buf told;
+    bool busy, awaited;
+};
+
 struct turn {
     struct live_work work; /* the asker is the agent's once the session is found */
     struct live_run run;
@@ -524,6 +634,15 @@ struct turn {
     void *data;
     struct kg_buf said; /* by the user, as content */
     int64_t steps, steps_max;
+    struct turn *outer, *inner; /* whose task it is; who works on a task of it; or NULL */
+    char *agent;                /* owned, of one inside of another: whose turn; NULL: the seat's */
+    struct kg_id call;          /* of the same: by which its task was given */
+    int64_t depth;              /* turns around it */
+    int64_t spent;              /* steps of those that were inside of it */
+    struct kg_buf words;        /* of one inside: what its model said last */
+    struct kg_buf answer_json;  /* what the one inside said, for the tool's result, */
+    struct kg_err answer_err;   /* or why it said nothing */
+    live_next_fn *delegated;
     bool begun;     /* it is a turn of the session */
     bool started;   /* the reader was told so */
     bool cancelled; /* and has not ended yet */
@@ -536,7 +655,8 @@ struct turn {
 
     char *prompt; /* owned; NULL: none */
     struct session_conversation conversation;
-    struct kg_buf tools; /* that the model is offered, a JSON list */
+    struct kg_buf tools;  /* that the model is offered, a JSON list */
+    struct kg_buf called; /* one that it called, by its own name */
     enum model_failure failure;
     enum model_stop model_stop;
     struct turn_answer answer;
@@ -544,6 +664,7 @@ struct turn {
     bool calling;     /* that one */
     struct live_tool tool;
     struct live_scripts scripts;
+    struct turn_stream stream;
     struct live_snapshot snapshot; /* of the files before it */
     bool scripted;                 /* scripts hear of it */
     struct kg_buf told;            /* to them */
@@ -557,10 +678,24 @@ struct turn {
     struct session_draft drafts[2 + TURN_CALLS_MAX];
 };
 
+/* -- tasks for subagents, see turn_delegate.c -------------------------------------------------- */
+
+/* Whether its model is offered tools that hand work on. */
+bool turn_may_delegate(const struct turn *turn);
+/* A step, if the call is such a tool's: a turn of the subagent, and the tool's result. Else false.
+ */
+bool turn_delegate(struct turn *turn, const struct turn_call *call, live_next_fn *next);
+/* The one inside ends: what it said is kept for the other. */
+void turn_take_answer(struct turn *outer, const struct turn *inner);
+/* A turn of that agent inside of another, with turn->data the one around it. */
+struct turn *turn_start_inside(struct turn *outer, const char *agent, struct kg_id call,
+                               struct kg_str task, int64_t steps, const struct turn_ops *ops);
+
 /* -- what scripts hear of it, see turn_scripts.c: each is a step, maybe before it returns ------ */
 
 void turn_hear_before(struct turn *turn, live_next_fn *next);
 void turn_hear_start(struct turn *turn, live_next_fn *next);
+void turn_hear_model(struct turn *turn, const char *before, const char *now, live_next_fn *next);
 void turn_hear_step(struct turn *turn, live_next_fn *next);
 void turn_hear_message(struct turn *turn, const char *event, live_next_fn *next);
 void turn_hear_answer(struct turn *turn, const char *event, live_next_fn *next);
@@ -572,6 +707,16 @@ void turn_hear_context(struct turn *turn, live_next_fn *next);
 void turn_take_context(struct turn *turn);
 void turn_hear_request(struct turn *turn, const char *model, live_next_fn *next);
 void turn_take_request(struct turn *turn);
+
+/* -- and while it is made, see turn_stream.c ----------------------------------------------------
+ */
+
+void turn_stream_begin(struct turn *turn); /* the model is asked */
+void turn_stream_text(struct turn *turn, struct kg_str text);
+void turn_stream_progress(struct turn *turn, struct kg_str params); /* of the tool that is called */
+/* A step: all of it was heard. Maybe before it returns. */
+void turn_stream_end(struct turn *turn, live_next_fn *next);
+void turn_stream_clear(struct turn *turn);
 
 /* -- in the shape that scripts know, see turn_shapes.c ----------------------------------------- */
 
@@ -592,6 +737,8 @@ void turn_tell_progress(struct turn *turn, const struct turn_call *call, struct 
 /* The call is NULL where a script asks before or after all of them. */
 void turn_tell_question(struct turn *turn, const struct turn_call *call_or_null,
                         const struct state_question *question);
+/* A script says something, as the user. */
+void turn_tell_said(struct turn *turn, const char *plugin, struct kg_str text);
 void turn_tell_compaction(struct turn *turn, const struct live_compacted *compacted);
 /* It has more tokens than the model takes. */
 void turn_tell_window(struct turn *turn, uint64_t window_tokens);

@@ -23,6 +23,9 @@ static void live_free(struct live_session *live)
     free(live->seat);
     free(live->operator_id);
     live_wanted_free(live->wanted);
+    live_wishes_free(live);
+    free(live->usage.model);
+    free(live->model);
     free(live);
 }
 
@@ -139,6 +142,13 @@ int live_check_open(const struct live_session *live, struct kg_err *err)
         id, id);
 }
 
+bool live_has_folder(const struct live_session *live)
+{
+    const struct projects_entry *project =
+        projects_find(live->sessions->host, kg_str(live->project_id), NULL);
+    return project == NULL || projects_facts(project).root != NULL;
+}
+
 int live_enter(struct live_session *live, struct kg_err *err)
 {
     struct host *host = live->sessions->host;
@@ -219,7 +229,7 @@ void live_run_end(struct live_session *live, struct live_run *run)
     *link = run->outer;
     if (live->run == NULL && live->state == SESSION_ACTIVE && live->entered)
         live_activity(live);
-    live_move_if_wanted(live);
+    live_serve_wishes(live);
     live_release(live);
 }
 
@@ -288,6 +298,7 @@ struct sessions *sessions_new(const struct sessions_parts *parts, struct kg_err 
     sessions->listener.on_change = on_project_change;
     projects_listen(sessions->host, &sessions->listener);
     live_serve_scripts(sessions, true);
+    live_recover(sessions);
     return sessions;
 }
 

@@ -15,9 +15,10 @@ struct move {
     bool begun;                   /* no turn can begin */
     bool cancelled;               /* while the store was at work */
     bool restoring;               /* files are being written */
+    bool patched;                 /* a script said where it goes: it is not asked again */
     bool dry_run;                 /* nothing is done but told */
     bool files;                   /* they go with it, if there is a snapshot of them */
-    char *plugin;                 /* owned; the script that asked for it; NULL: the operator did */
+    struct live_wisher wisher;    /* the script that asked for it; no plugin: the operator did */
     char *target;                 /* owned; "": none */
     struct live_snapshot then;    /* how they are to be; without an id: they stay as they are */
     struct live_snapshot before;  /* how they were, */
@@ -46,7 +47,7 @@ static void clear_move(struct live_op *op)
     live_snapshot_clear(&move->before);
     live_snapshot_clear(&move->restore);
     kg_buf_free(&move->told);
-    free(move->plugin);
+    live_wisher_clear(&move->wisher);
     free(move->target);
 }
 
@@ -95,18 +96,25 @@ static void answer(struct live_op *op)
 static int run_apply(struct session_job *job, struct state *state, struct kg_err *err)
 {
     struct move *move = KG_CONTAINER(job, struct move, op.work.job);
-    return session_move_apply(state, move->op.work.live->id.text, &move->move,
-                              move->before.tree ? move->before.id.text : NULL, &move->session, err);
+    const char *id = move->op.work.live->id.text;
+    int result =
+        session_move_apply(state, id, &move->move, move->before.tree ? move->before.id.text : NULL,
+                           &move->session, err);
+    return result == 0 && move->before.tree != NULL ? state_restore_end(state, id, err) : result;
+}
+
+static void fail_moved(struct live_work *work, const struct kg_err *err_or_null)
+{
+    struct move *move = KG_CONTAINER(work, struct move, op.work);
+    struct kg_err err = move->failure;
+    (void)err_or_null;
+    live_op_fail(&move->op, &err);
 }
 
 static void on_put_back(struct live_work *work, const struct kg_err *err_or_null)
 {
     struct move *move = KG_CONTAINER(work, struct move, op.work);
-    if (err_or_null != NULL)
-        kg_log(KG_ERROR_LEVEL, "session %s: its files could not be put back as they were: %s",
-               work->live->id.text, err_or_null->message);
-    struct kg_err err = move->failure;
-    live_op_fail(&move->op, &err);
+    live_restore_failed(work, &move->before, err_or_null, fail_moved);
 }
 
 /* Files that were touched are as they were before, then it fails. */
@@ -117,7 +125,7 @@ static void put_back(struct move *move, const struct kg_err *why)
         live_snapshot_make(&move->restore, &move->op.work, SNAPSHOT_RESTORE, &move->before,
                            on_put_back);
     else
-        on_put_back(&move->op.work, NULL);
+        fail_moved(&move->op.work, NULL);
 }
 
 static void on_applied(struct live_op *op)
@@ -171,14 +179,21 @@ static void on_restored(struct live_work *work, const struct kg_err *err_or_null
 static int run_keep(struct session_job *job, struct state *state, struct kg_err *err)
 {
     const struct move *move = KG_CONTAINER(job, struct move, op.work.job);
-    return live_snapshot_keep(state, move->op.work.live->id.text, &move->before, err);
+    return live_restore_begun(state, move->op.work.live->id.text, &move->before, err);
+}
+
+static void fail_cancelled(struct live_op *op)
+{
+    is_cancelled(op);
 }
 
 static void on_kept(struct live_op *op)
 {
     struct move *move = move_of(op);
-    if (is_cancelled(op))
+    if (move->cancelled) {
+        live_op_write(op, live_restore_ended, fail_cancelled); /* no file was touched */
         return;
+    }
     move->restoring = true;
     live_snapshot_make(&move->restore, &op->work, SNAPSHOT_RESTORE, &move->then, on_restored);
 }
@@ -202,12 +217,31 @@ static void apply(struct live_op *op)
 
 /* -- scripts may forbid it --------------------------------------------------------------------- */
 
+static void when_compacted(struct live_op *op);
+
+/* It goes elsewhere, as a script wants it: that is planned anew. */
+static void patch(struct live_op *op)
+{
+    struct move *move = move_of(op);
+    enum session_act act = move->move.act;
+    kg_replace(&move->target, move->scripts.patched);
+    move->patched = true;
+    session_move_clear(&move->move);
+    live_snapshot_clear(&move->then);
+    move->move.act = act;
+    when_compacted(op);
+}
+
 static void on_heard(struct live_op *op)
 {
     struct move *move = move_of(op);
     struct kg_err err;
+    bool has_target = move->move.act != SESSION_MOVE_UNDO && move->move.act != SESSION_MOVE_REDO;
     if (move->scripts.cancelled == NULL) {
-        apply(op);
+        if (move->scripts.patched != NULL && has_target)
+            patch(op);
+        else
+            apply(op);
         return;
     }
     kg_fail(&err, KG_E_REFUSED, "session %s: script %s forbids the move: %.400s",
@@ -248,7 +282,8 @@ static int look_at(struct state *state, const char *id, const char *entry, bool 
     if (result < 0)
         return result;
     const struct session_entry *at = &found.items[0];
-    *ret_said = at->kind == SESSION_MESSAGE && at->role == SESSION_USER;
+    *ret_said =
+        at->kind == SESSION_MESSAGE && at->role == SESSION_USER && at->parent.text[0] == '\0';
     if (!*ret_said || at->seq < 2)
         return 0;
     const struct session_page_query query = {.after = at->seq - 2, .limit = 1};
@@ -310,6 +345,8 @@ static void on_planned(struct live_op *op)
                            live_op_then(op, on_compared));
     else if (move->dry_run)
         answer(op);
+    else if (move->patched)
+        apply(op);
     else
         live_start(&op->work, live_op_then(op, on_started));
 }
@@ -341,16 +378,17 @@ static void on_run_cancel(struct live_run *run, const struct kg_err *why)
 }
 
 /* One that a script asked for waits for the next occasion. */
-static void want_again(const struct move *move)
+static void want_again(struct move *move)
 {
     struct live_session *live = move->op.work.live;
-    if (move->plugin == NULL || live->wanted != NULL || live->state == SESSION_CLOSED)
+    if (move->wisher.plugin == NULL || live->wanted != NULL || live->state == SESSION_CLOSED)
         return;
     live->wanted = kg_alloc(sizeof(*live->wanted));
     *live->wanted = (struct live_wanted){.act = move->move.act,
                                          .files = move->files,
                                          .target = kg_strdup(move->target),
-                                         .plugin = kg_strdup(move->plugin)};
+                                         .wisher = move->wisher};
+    move->wisher = (struct live_wisher){0};
 }
 
 static int begin(struct move *move, struct kg_err *err)
@@ -379,14 +417,14 @@ static void move_open(struct live_op *op)
 }
 
 static void start(struct sessions *sessions, const struct sessions_request *request,
-                  const struct sessions_movement *wanted, const char *plugin_or_null)
+                  const struct sessions_movement *wanted, struct live_wisher wisher)
 {
     struct move *move = live_op_new(sizeof(*move), sessions, request, clear_move);
     move->move.act = wanted->act;
     move->target = kg_str_dup(wanted->target.data ? wanted->target : KG_STR(""));
     move->dry_run = wanted->dry_run;
     move->files = !wanted->conversation_only;
-    move->plugin = plugin_or_null ? kg_strdup(plugin_or_null) : NULL;
+    move->wisher = wisher;
     if (live_op_admit(&move->op, !move->dry_run))
         live_op_open(&move->op, move_open);
 }
@@ -394,7 +432,7 @@ static void start(struct sessions *sessions, const struct sessions_request *requ
 void sessions_move(struct sessions *sessions, const struct sessions_request *request,
                    const struct sessions_movement *wanted)
 {
-    start(sessions, request, wanted, NULL);
+    start(sessions, request, wanted, (struct live_wisher){0});
 }
 
 /* -- as scripts ask for it --------------------------------------------------------------------- */
@@ -406,11 +444,16 @@ bool live_move_wanted(struct live_session *live, struct host_asker *asker,
     if (wanted == NULL || live->run != NULL || live->sessions->stopping)
         return false;
     live->wanted = NULL;
+    if (!live_wisher_stands(live, &wanted->wisher, "the move")) {
+        live_wanted_free(wanted);
+        return false;
+    }
     const struct sessions_request request = {
         .asker = asker, .session = kg_str(live->id.text), .on_done = on_done, .data = data};
     const struct sessions_movement movement = {
         .act = wanted->act, .target = kg_str(wanted->target), .conversation_only = !wanted->files};
-    start(live->sessions, &request, &movement, wanted->plugin);
+    start(live->sessions, &request, &movement, wanted->wisher);
+    wanted->wisher = (struct live_wisher){0};
     live_wanted_free(wanted);
     return true;
 }

@@ -16,6 +16,7 @@ struct restore {
     struct live_snapshot then;    /* that one */
     struct live_snapshot before;  /* what is taken */
     struct live_snapshot restore; /* what is done to files */
+    struct kg_err failure;        /* why all is put back */
 };
 
 static struct restore *restore_of(struct live_op *op)
@@ -87,16 +88,46 @@ static void answer_restored(struct live_op *op)
     live_op_answer(op);
 }
 
+static void fail_restored(struct live_work *work, const struct kg_err *err_or_null)
+{
+    struct restore *restore = KG_CONTAINER(work, struct restore, op.work);
+    struct kg_err err = restore->failure;
+    (void)err_or_null;
+    live_op_fail(&restore->op, &err);
+}
+
+static void on_put_back(struct live_work *work, const struct kg_err *err_or_null)
+{
+    struct restore *restore = KG_CONTAINER(work, struct restore, op.work);
+    live_restore_failed(work, &restore->before, err_or_null, fail_restored);
+}
+
+static void on_restored(struct live_work *work, const struct kg_err *err_or_null)
+{
+    struct restore *restore = KG_CONTAINER(work, struct restore, op.work);
+    if (err_or_null == NULL) {
+        live_op_write(&restore->op, live_restore_ended, answer_restored);
+        return;
+    }
+    restore->failure = *err_or_null;
+    live_snapshot_make(&restore->restore, work, SNAPSHOT_RESTORE, &restore->before, on_put_back);
+}
+
 static void on_kept(struct live_op *op)
 {
     struct restore *restore = restore_of(op);
-    live_snapshot_make(&restore->restore, &op->work, SNAPSHOT_RESTORE, &restore->then,
-                       live_op_then(op, answer_restored));
+    live_snapshot_make(&restore->restore, &op->work, SNAPSHOT_RESTORE, &restore->then, on_restored);
+}
+
+static int run_begun(struct session_job *job, struct state *state, struct kg_err *err)
+{
+    const struct restore *restore = KG_CONTAINER(job, struct restore, op.work.job);
+    return live_restore_begun(state, restore->op.work.live->id.text, &restore->before, err);
 }
 
 static void on_taken(struct live_op *op)
 {
-    live_op_write(op, run_keep, on_kept);
+    live_op_write(op, run_begun, on_kept);
 }
 
 static int run_find(struct session_job *job, struct state *state, struct kg_err *err)

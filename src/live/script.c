@@ -34,30 +34,49 @@ static void withdraw_settling(void *settling)
     projects_settling_withdraw(settling);
 }
 
+/* Whether there is something to wait for; one that leaves makes room for another first. */
+static bool use_all(struct live_scripts *scripts)
+{
+    struct host *host = scripts->work->sessions->host;
+    const struct live_session *live = scripts->work->live;
+    bool starting = false;
+    scripts->leaving = false;
+    for (struct host_plugin *at = NULL;
+         live_has_folder(live) && (at = host_script_after(host, at)) != NULL;) {
+        if (!host_script_is_enabled(at))
+            continue;
+        struct host_process *process = see_to(live, at);
+        scripts->leaving |= host_process_status(process).is_leaving;
+        host_process_use(process);
+        starting |= host_process_is_starting(process);
+    }
+    return starting || scripts->leaving;
+}
+
 static void on_settled(struct kg_wait *wait, const struct kg_err *err_or_null)
 {
-    live_arrived(KG_CONTAINER(wait, struct live_scripts, settling.wait)->work, err_or_null);
+    struct live_scripts *scripts = KG_CONTAINER(wait, struct live_scripts, settling.wait);
+    const struct live_session *live = scripts->work->live;
+    bool again = err_or_null == NULL && scripts->leaving && !scripts->work->sessions->stopping &&
+                 !scripts->settling.is_over && use_all(scripts);
+    if (again)
+        projects_when_settled(live->sessions->host, live->project_id, live->id.text,
+                              &scripts->settling, on_settled);
+    else
+        live_arrived(scripts->work, err_or_null);
 }
 
 void live_scripts_start(struct live_scripts *scripts, struct live_work *work, live_next_fn *next)
 {
-    struct host *host = work->sessions->host;
     const struct live_session *live = work->live;
-    bool starting = false;
     scripts->work = work;
-    for (struct host_plugin *at = NULL; (at = host_script_after(host, at)) != NULL;) {
-        if (!host_script_is_enabled(at))
-            continue;
-        struct host_process *process = see_to(live, at);
-        host_process_use(process);
-        starting |= host_process_is_starting(process);
-    }
-    if (!starting) {
+    if (!use_all(scripts)) {
         next(work, NULL);
         return;
     }
     live_await(work, &scripts->settling, withdraw_settling, next);
-    projects_when_settled(host, live->project_id, &scripts->settling, on_settled);
+    projects_when_settled(live->sessions->host, live->project_id, live->id.text, &scripts->settling,
+                          on_settled);
 }
 
 void live_scripts_in_turn(struct live_session *live, bool in_turn)
@@ -112,8 +131,11 @@ static void take(struct live_scripts *scripts, struct kg_str result)
     struct kg_str block = doc ? kg_node_text(doc->root, "block") : KG_STR_NULL;
     struct kg_str cancel = doc ? kg_node_text(doc->root, "cancel") : KG_STR_NULL;
     scripts->stop |= doc != NULL && kg_node_is_true(doc->root, "stop");
+    struct kg_str patch = doc ? kg_node_text(doc->root, "patch") : KG_STR_NULL;
     if (cancel.data != NULL && scripts->cancelled == NULL)
         scripts->cancelled = kg_str_dup(cancel);
+    if (patch.data != NULL && scripts->patched == NULL)
+        scripts->patched = kg_str_dup(patch);
     if (block.data != NULL && scripts->blocked == NULL)
         scripts->blocked = kg_str_dup(block);
     struct kg_str input;
@@ -214,11 +236,14 @@ static bool send_event(struct live_scripts *scripts, struct host_process *proces
 static void send_next(struct live_scripts *scripts)
 {
     struct host_process *process;
-    while (scripts->blocked == NULL && scripts->cancelled == NULL &&
+    while (scripts->blocked == NULL && scripts->cancelled == NULL && scripts->patched == NULL &&
            (process = next_listener(scripts)) != NULL)
         if (send_event(scripts, process))
             return;
-    live_arrived(scripts->work, NULL);
+    if (scripts->on_told != NULL)
+        scripts->on_told(scripts);
+    else
+        live_arrived(scripts->work, NULL);
 }
 
 static void withdraw_call(void *data)
@@ -244,29 +269,47 @@ void live_scripts_tell(struct live_scripts *scripts, const char *event, struct k
     live_scripts_transform(scripts, event, data, NULL, next);
 }
 
+/* Forgets the event before. False: nobody is asked. */
+static bool begin_event(struct live_scripts *scripts, const char *event, struct kg_str data)
+{
+    struct host_process *process;
+    scripts->event = event;
+    scripts->changed = scripts->stop = false;
+    kg_free(&scripts->last);
+    kg_free(&scripts->blocked);
+    kg_free(&scripts->cancelled);
+    kg_free(&scripts->patched);
+    scripts->input.length = scripts->data.length = 0;
+    kg_buf_str(&scripts->data, data);
+    while ((process = next_listener(scripts)) != NULL)
+        if (send_event(scripts, process))
+            return true;
+    return false;
+}
+
 void live_scripts_transform(struct live_scripts *scripts, const char *event, struct kg_str data,
                             int (*check)(struct live_scripts *scripts, const struct kg_node *value,
                                          struct kg_err *err),
                             live_next_fn *next)
 {
     struct live_work *work = scripts->work;
-    struct host_process *process;
-    scripts->event = event;
     scripts->check = check;
-    scripts->changed = false;
-    kg_free(&scripts->last);
-    kg_free(&scripts->blocked);
-    kg_free(&scripts->cancelled);
-    scripts->input.length = 0;
-    scripts->stop = false;
-    scripts->data.length = 0;
-    kg_buf_str(&scripts->data, data);
-    while ((process = next_listener(scripts)) != NULL)
-        if (send_event(scripts, process)) {
-            live_await(work, scripts, withdraw_call, next);
-            return;
-        }
-    next(work, NULL);
+    if (begin_event(scripts, event, data))
+        live_await(work, scripts, withdraw_call, next);
+    else
+        next(work, NULL);
+}
+
+bool live_scripts_tell_aside(struct live_scripts *scripts, const char *event, struct kg_str data)
+{
+    scripts->check = NULL;
+    return begin_event(scripts, event, data);
+}
+
+void live_scripts_withdraw(struct live_scripts *scripts)
+{
+    if (scripts->call != NULL)
+        withdraw_call(scripts);
 }
 
 void live_scripts_clear(struct live_scripts *scripts)
@@ -274,6 +317,7 @@ void live_scripts_clear(struct live_scripts *scripts)
     kg_free(&scripts->last);
     kg_free(&scripts->blocked);
     kg_free(&scripts->cancelled);
+    kg_free(&scripts->patched);
     kg_buf_free(&scripts->data);
     kg_buf_free(&scripts->input);
 }

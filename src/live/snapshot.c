@@ -11,6 +11,8 @@
 bool live_snapshots_wanted(const struct live_session *live)
 {
     char *const *projects = host_config(live->sessions->host)->sessions_rewind;
+    if (!live_has_folder(live))
+        return false;
     return kg_list_has(projects, kg_str(live->project_id)) || kg_list_has(projects, KG_STR("*"));
 }
 

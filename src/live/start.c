@@ -113,7 +113,8 @@ static void begin(struct live_session *live, struct host_asker *asker)
     live_work_begin(&starting->work, live->sessions, asker);
     live_work_for(&starting->work, "primary");
     live_await(&starting->work, &starting->settling, withdraw, on_plugins);
-    projects_when_settled(live->sessions->host, live->project_id, &starting->settling, on_settled);
+    projects_when_settled(live->sessions->host, live->project_id, NULL, &starting->settling,
+                          on_settled);
 }
 
 /* -- asking for it ----------------------------------------------------------------------------- */

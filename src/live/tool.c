@@ -131,6 +131,16 @@ static void on_progress(void *data, struct kg_str params)
         tool->on_progress(tool, params);
 }
 
+void live_tool_answer(struct live_tool *tool, struct kg_str json, live_next_fn *next)
+{
+    tool->work->tool = tool;
+    tool->on_added = NULL;
+    tool->next = next;
+    put_result(tool, json);
+    kg_buf_char(&tool->content, '}');
+    record(tool);
+}
+
 void live_tool_call(struct live_tool *tool, const struct kg_err *problem_or_null,
                     void (*on_added_or_null)(struct live_work *work), live_next_fn *next)
 {

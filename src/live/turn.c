@@ -43,17 +43,24 @@ static const char *agent_of(const struct turn *turn)
 static void turn_free(struct turn *turn)
 {
     loop_undefer(turn->work.sessions->loop, &turn->cancel_task);
-    if (turn->scripted)
+    if (turn->scripted) {
+        live_script_turn_ended(turn->work.live, turn->stop == TURN_STOP);
         live_scripts_in_turn(turn->work.live, false);
+    }
+    turn_stream_clear(turn);
     live_scripts_clear(&turn->scripts);
     live_snapshot_clear(&turn->snapshot);
     kg_buf_free(&turn->told);
     kg_buf_free(&turn->tools);
+    kg_buf_free(&turn->called);
     if (turn->begun)
         live_run_end(turn->work.live, &turn->run);
     live_tool_clear(&turn->tool);
     live_work_end(&turn->work);
     free(turn->prompt);
+    free(turn->agent);
+    kg_buf_free(&turn->words);
+    kg_buf_free(&turn->answer_json);
     kg_buf_free(&turn->said);
     kg_buf_free(&turn->content);
     kg_buf_free(&turn->mark);
@@ -91,6 +98,8 @@ static void wrap_up(struct turn *turn)
     void *data = turn->data;
     tell_audit(turn);
     turn_tell_end(turn);
+    if (turn->outer != NULL)
+        turn_take_answer(turn->outer, turn);
     turn_free(turn);
     ops->on_end(data);
 }
@@ -183,24 +192,28 @@ static bool ends(struct turn *turn, const struct kg_err *err_or_null)
 
 /* -- cancelling -------------------------------------------------------------------------------- */
 
-/* What the store does ends soon, and the turn with it. */
-static void stop_waiting(struct turn *turn)
-{
-    struct kg_err why = turn->why;
-    if (turn->ending || !turn->started || !live_withdraw(&turn->work))
-        return;
-    if (turn->calling)
-        turn_tell_result(turn, &turn->answer.calls[turn->next_call], false, true,
-                         KG_STR(CANCELLED("did")));
-    finish(turn, TURN_CANCELLED, &why);
-}
-
 static void note_cancelled(struct turn *turn, const struct kg_err *why)
 {
     if (turn->cancelled || turn->ending)
         return;
     turn->cancelled = true;
     turn->why = *why;
+}
+
+/* What the store does ends soon, and the turn with it; so does a turn inside of it. */
+static void stop_waiting(struct turn *turn)
+{
+    struct kg_err why = turn->why;
+    for (struct turn *inner = turn->inner; inner != NULL; inner = inner->inner) {
+        note_cancelled(inner, &why);
+        turn = inner;
+    }
+    if (turn->ending || !turn->started || !live_withdraw(&turn->work))
+        return;
+    if (turn->calling)
+        turn_tell_result(turn, &turn->answer.calls[turn->next_call], false, true,
+                         KG_STR(CANCELLED("did")));
+    finish(turn, TURN_CANCELLED, &why);
 }
 
 static void on_cancel_task(struct loop_task *task)
@@ -231,6 +244,13 @@ static void on_result_heard(struct live_work *work, const struct kg_err *err_or_
         make_next_call(turn);
 }
 
+static void on_progress_streamed(struct live_work *work, const struct kg_err *err_or_null)
+{
+    struct turn *turn = turn_of(work);
+    if (!ends(turn, err_or_null))
+        turn_hear_result(turn, &turn->answer.calls[turn->next_call - 1], on_result_heard);
+}
+
 static void on_tool(struct live_work *work, const struct kg_err *err_or_null)
 {
     struct turn *turn = turn_of(work);
@@ -240,12 +260,13 @@ static void on_tool(struct live_work *work, const struct kg_err *err_or_null)
         turn_tell_result(turn, call, turn->tool.blocked, turn->tool.is_error,
                          live_tool_result(&turn->tool));
     if (!ends(turn, err_or_null))
-        turn_hear_result(turn, call, on_result_heard);
+        turn_stream_end(turn, on_progress_streamed);
 }
 
 static void on_progress(struct live_tool *tool, struct kg_str params)
 {
     struct turn *turn = turn_of(tool->work);
+    turn_stream_progress(turn, params);
     turn_tell_progress(turn, &turn->answer.calls[turn->next_call], params);
 }
 
@@ -274,7 +295,8 @@ static void make_call(struct turn *turn, const struct turn_call *call)
         .on_question = on_question,
     };
     turn->calling = true;
-    live_tool_call(&turn->tool, NULL, NULL, on_tool);
+    if (!turn_delegate(turn, call, on_tool))
+        live_tool_call(&turn->tool, NULL, NULL, on_tool);
 }
 
 static void on_refusal_kept(struct live_work *work, const struct kg_err *err_or_null)
@@ -350,7 +372,12 @@ static void on_stop_heard(struct live_work *work, const struct kg_err *err_or_nu
     struct turn *turn = turn_of(work);
     if (ends(turn, err_or_null))
         return;
-    if (turn->answer.call_count == 0)
+    bool goes_on = turn->answer.call_count == 0 && !turn->scripts.stop && turn->scripted &&
+                   stop_of(turn->model_stop) == TURN_STOP && live_message_waits(work->live) &&
+                   turn->steps < turn->steps_max;
+    if (goes_on)
+        step(turn);
+    else if (turn->answer.call_count == 0)
         finish(turn, stop_of(turn->model_stop), NULL);
     else if (turn->scripts.stop)
         finish(turn, TURN_STOP, NULL);
@@ -381,6 +408,9 @@ static void on_answer_kept(struct live_work *work, const struct kg_err *err_or_n
     struct turn *turn = turn_of(work);
     struct turn_answer *answer = &turn->answer;
     size_t texts = answer->text.length > 0;
+    turn->words.length = 0;
+    if (turn->outer != NULL)
+        kg_buf_str(&turn->words, kg_buf_view(&answer->text));
     kg_buf_free(&answer->text);
     for (size_t i = 0; err_or_null == NULL && i < answer->call_count; i++) {
         answer->calls[i].id = work->added[texts + i].id;
@@ -396,6 +426,8 @@ static void keep_answer(struct turn *turn)
 {
     turn->content.length = 0;
     size_t count = turn_answer_drafts(&turn->answer, agent_of(turn), &turn->content, turn->drafts);
+    if (count > 0 && turn->stream.id.text[0] != '\0')
+        turn->drafts[0].id = turn->stream.id.text;
     if (count > 0)
         live_append(&turn->work, turn->drafts, count, NULL, on_answer_kept);
     else
@@ -405,8 +437,10 @@ static void keep_answer(struct turn *turn)
 static int take_text(struct turn *turn, const struct model_event *event, struct kg_err *err)
 {
     int result = turn_answer_add_text(&turn->answer, event->text, err);
-    if (result == 0)
+    if (result == 0) {
         turn_tell_text(turn, "text", event->text);
+        turn_stream_text(turn, event->text);
+    }
     return result;
 }
 
@@ -424,14 +458,30 @@ static int find_own(const struct turn *turn, struct live_agent *ret_agent, struc
                            ret_agent, err);
 }
 
-/* A tool has one name wherever people look; models have another, since they take no dot. */
-static struct kg_str own_name(const struct turn *turn, struct kg_str called)
+static const struct project_tool *find_called(const struct turn *turn, struct kg_str called)
 {
     struct live_agent agent;
     const struct project_use *use;
-    const struct project_tool *tool = NULL;
-    if (find_own(turn, &agent, NULL) == 0)
-        tool = project_tool_called(agent.resolved, called, &use);
+    if (find_own(turn, &agent, NULL) < 0)
+        return NULL;
+    const struct project_handoff *handoff = project_handoff_find(agent.resolved, called);
+    return handoff ? &handoff->tool : project_tool_called(agent.resolved, called, &use);
+}
+
+/*
+ * A tool has one name wherever people look; models have another, since they take no dot, and
+ * scripts may have given it a third.
+ */
+static struct kg_str own_name(struct turn *turn, struct kg_str called)
+{
+    const struct project_tool *tool = find_called(turn, called);
+    turn->called.length = 0;
+    if (turn->scripted) {
+        host_script_put_called(turn->work.sessions->host, turn->work.live->id.text, called,
+                               tool != NULL, &turn->called);
+        called = kg_buf_view(&turn->called);
+        tool = find_called(turn, called);
+    }
     return tool != NULL ? kg_str(tool->name) : called;
 }
 
@@ -483,11 +533,35 @@ static void on_model_done(void *data, const struct model_end *end)
     live_arrived(&turn->work, end->failure != MODEL_OK ? &end->err : NULL);
 }
 
+/* For scripts that ask. */
+static void note_usage(struct turn *turn)
+{
+    struct live_usage *usage = &turn->work.live->usage;
+    struct live_agent agent;
+    if (find_own(turn, &agent, NULL) < 0)
+        return;
+    kg_replace(&usage->model, agent.resolved->model);
+    usage->input_tokens = turn->usage.input_tokens;
+    usage->output_tokens = turn->usage.output_tokens;
+    usage->cached_tokens = turn->usage.cached_tokens;
+    usage->context_tokens = turn->usage.input_tokens > 0
+                                ? turn->usage.input_tokens + turn->usage.output_tokens
+                                : (int64_t)turn->context_tokens;
+}
+
+static void on_streamed(struct live_work *work, const struct kg_err *err_or_null)
+{
+    if (!ends(turn_of(work), err_or_null))
+        keep_answer(turn_of(work));
+}
+
 static void on_answered(struct live_work *work, const struct kg_err *err_or_null)
 {
     struct turn *turn = turn_of(work);
+    if (err_or_null == NULL && turn->scripted)
+        note_usage(turn);
     if (err_or_null == NULL)
-        keep_answer(turn);
+        turn_stream_end(turn, on_streamed);
     else
         finish(turn, turn->failure == MODEL_CANCELLED ? TURN_CANCELLED : TURN_FAILED, err_or_null);
 }
@@ -507,18 +581,6 @@ static int find_model(const struct turn *turn, struct live_agent *ret_agent,
     return result < 0 ? result
                       : models_find(turn->work.sessions->models, ret_agent->resolved->model, who,
                                     ret_model, err);
-}
-
-/* Into the list that is there. */
-static void add_script_tools(const struct turn *turn, struct kg_buf *tools)
-{
-    struct kg_json_writer json = kg_json_writer(tools);
-    if (!turn->scripted)
-        return;
-    json.comma = !kg_str_is(kg_buf_view(tools), "[]");
-    tools->length--; /* its end */
-    host_script_put_tools(turn->work.sessions->host, turn->work.live->id.text, &json);
-    kg_buf_char(tools, ']');
 }
 
 static int ask(struct turn *turn, struct kg_err *err)
@@ -546,6 +608,8 @@ static int ask(struct turn *turn, struct kg_err *err)
         return result;
     turn->steps++;
     turn->failure = MODEL_OK;
+    turn->usage.input_tokens = turn->usage.cached_tokens = turn->usage.output_tokens = 0;
+    turn_stream_begin(turn);
     live_await(&turn->work, call, withdraw_model, on_answered);
     return 0;
 }
@@ -590,8 +654,12 @@ static void on_context_heard(struct live_work *work, const struct kg_err *err_or
     turn_take_context(turn);
     turn->tools.length = 0;
     struct kg_json_writer json = kg_json_writer(&turn->tools);
-    project_tools_json(agent.resolved, PROJECT_NEUTRAL, &json);
-    add_script_tools(turn, &turn->tools);
+    struct project_resolved_agent offered = *agent.resolved;
+    if (!turn_may_delegate(turn))
+        offered.handoff_count = 0;
+    project_tools_json(&offered, PROJECT_NEUTRAL, &json);
+    if (turn->scripted)
+        host_script_put_tools(work->sessions->host, work->live->id.text, &turn->tools);
     turn_hear_request(turn, agent.resolved->model, on_request_heard);
 }
 
@@ -607,6 +675,25 @@ static void on_step_heard(struct live_work *work, const struct kg_err *err_or_nu
         live_read(work, read_context, on_context);
 }
 
+static void on_model_heard(struct live_work *work, const struct kg_err *err_or_null)
+{
+    if (!ends(turn_of(work), err_or_null))
+        turn_hear_step(turn_of(work), on_step_heard);
+}
+
+/* Scripts hear if the model is another than it was in this session. */
+static void hear_model(struct turn *turn, const char *model)
+{
+    struct live_session *live = turn->work.live;
+    kg_auto(kg_free) char *before = turn->scripted ? kg_steal(&live->model) : NULL;
+    if (turn->scripted)
+        live->model = kg_strdup(model);
+    if (before != NULL && strcmp(before, model) != 0)
+        turn_hear_model(turn, before, model, on_model_heard);
+    else
+        turn_hear_step(turn, on_step_heard);
+}
+
 static void on_uncompacting(struct live_work *work, const struct kg_err *err_or_null)
 {
     struct turn *turn = turn_of(work);
@@ -620,17 +707,41 @@ static void on_uncompacting(struct live_work *work, const struct kg_err *err_or_
         finish(turn, TURN_FAILED, &err);
     } else {
         kg_replace(&turn->prompt, agent.resolved->prompt);
-        turn_hear_step(turn, on_step_heard);
+        hear_model(turn, agent.resolved->model ? agent.resolved->model : "");
     }
+}
+
+static void on_steered(struct live_work *work, const struct kg_err *err_or_null)
+{
+    if (!ends(turn_of(work), err_or_null))
+        step(turn_of(work));
+}
+
+/* What scripts want to be said is said before the model is asked again. */
+static bool steer(struct turn *turn)
+{
+    kg_auto(kg_free) char *plugin = NULL;
+    kg_auto(kg_buf_free) struct kg_buf text = {0};
+    if (!turn->scripted || !live_message_take(turn->work.live, &plugin, &text))
+        return false;
+    turn->content.length = 0;
+    kg_json_put_string(&turn->content, kg_buf_view(&text));
+    turn_tell_said(turn, plugin, kg_buf_view(&text));
+    turn->drafts[0] = (struct session_draft){.agent = agent_of(turn),
+                                             .kind = SESSION_MESSAGE,
+                                             .role = SESSION_USER,
+                                             .content = kg_buf_view(&turn->content)};
+    live_append(&turn->work, turn->drafts, 1, NULL, on_steered);
+    return true;
 }
 
 static void step(struct turn *turn)
 {
     turn_answer_clear(&turn->answer);
     turn->next_call = 0;
-    if (turn->steps == turn->steps_max)
+    if (turn->steps + turn->spent >= turn->steps_max)
         finish(turn, TURN_STEPS, NULL);
-    else
+    else if (!steer(turn))
         live_when_compacted(&turn->work, agent_of(turn), on_uncompacting);
 }
 
@@ -667,7 +778,8 @@ static void tell_started(const struct turn *turn, const struct local_model *mode
     audit_emit(host_audit(work->sessions->host), AUDIT_SESSION_TURN_STARTED,
                kg_str(work->asker->request_id), AUDIT_V_TEXT(work->live->id.text),
                AUDIT_V_TEXT(work->live->project_id), AUDIT_V_TEXT(agent_of(turn)),
-               AUDIT_V_STR(model->alias), AUDIT_V_TEXT(work->asker->operator_id));
+               AUDIT_V_STR(model->alias), AUDIT_V_TEXT(work->asker->operator_id),
+               AUDIT_V_TEXT(turn->outer != NULL ? turn->call.text : NULL));
 }
 
 static void on_files_kept(struct live_work *work, const struct kg_err *err_or_null)
@@ -688,6 +800,7 @@ static void on_files_kept(struct live_work *work, const struct kg_err *err_or_nu
         turn->drafts[0] = (struct session_draft){.agent = agent_of(turn),
                                                  .kind = SESSION_MESSAGE,
                                                  .role = SESSION_USER,
+                                                 .parent = turn->outer ? turn->call.text : NULL,
                                                  .content = kg_buf_view(&turn->said)};
         live_append(work, turn->drafts, 1, NULL, on_said);
     }
@@ -697,7 +810,8 @@ static void on_files_kept(struct live_work *work, const struct kg_err *err_or_nu
 static void on_scripts(struct live_work *work, const struct kg_err *err_or_null)
 {
     struct turn *turn = turn_of(work);
-    if (err_or_null == NULL && !turn->cancelled && live_snapshots_wanted(work->live))
+    if (err_or_null == NULL && !turn->cancelled && turn->outer == NULL &&
+        live_snapshots_wanted(work->live))
         live_snapshot_take(&turn->snapshot, work, on_files_kept);
     else
         on_files_kept(work, err_or_null);
@@ -707,7 +821,8 @@ static void on_scripts(struct live_work *work, const struct kg_err *err_or_null)
 static void on_started(struct live_work *work, const struct kg_err *err_or_null)
 {
     struct turn *turn = turn_of(work);
-    turn->scripted = err_or_null == NULL && strcmp(agent_of(turn), "primary") == 0;
+    turn->scripted =
+        err_or_null == NULL && turn->outer == NULL && strcmp(agent_of(turn), "primary") == 0;
     turn->scripts.on_question = on_script_question;
     if (turn->scripted)
         live_scripts_start(&turn->scripts, work, on_scripts);
@@ -730,11 +845,13 @@ static int begin(struct turn *turn, struct kg_err *err)
     int result = live_check_open(live, err);
     if (result < 0)
         return result;
-    live_work_for(&turn->work, live->seat);
+    live_work_for(&turn->work, turn->agent != NULL ? turn->agent : live->seat);
     turn->run = (struct live_run){
         .agent = agent_of(turn), .cancel = on_run_cancel, .on_compacted = on_compacted};
-    result = live_run_begin(live, &turn->run, NULL, err);
+    result = live_run_begin(live, &turn->run, turn->outer ? &turn->outer->run : NULL, err);
     turn->begun = result == 0;
+    if (result == 0 && turn->outer == NULL && turn->ops != &live_script_turn_ops)
+        live->script_turns = 0; /* somebody is there */
     return result < 0 ? result : find_model(turn, &agent, &model, err);
 }
 
@@ -750,22 +867,42 @@ static void on_open(struct live_work *work, const struct kg_err *err_or_null)
         live_start(work, on_started);
 }
 
+static struct turn *turn_new(struct sessions *sessions, struct host_asker *asker,
+                             struct kg_str text, const struct turn_ops *ops, void *data)
+{
+    struct turn *turn = kg_alloc(sizeof(*turn));
+    live_work_begin(&turn->work, sessions, asker);
+    turn->ops = ops;
+    turn->data = data;
+    kg_json_put_string(&turn->said, text);
+    turn->cancel_task.run = on_cancel_task;
+    turn->began_ms = loop_now_ms(sessions->loop);
+    return turn;
+}
+
 struct turn *turn_start(struct sessions *sessions, const struct sessions_request *request,
                         struct kg_str text, int64_t steps, const struct turn_ops *ops, void *data,
                         struct kg_err *err)
 {
     if (live_op_check(sessions, true, err) < 0)
         return NULL;
-    struct turn *turn = kg_alloc(sizeof(*turn));
+    struct turn *turn = turn_new(sessions, request->asker, text, ops, data);
     int64_t steps_max = host_config(sessions->host)->sessions_steps_max;
-    live_work_begin(&turn->work, sessions, request->asker);
-    turn->ops = ops;
-    turn->data = data;
     turn->steps_max = steps < steps_max ? steps : steps_max;
-    kg_json_put_string(&turn->said, text);
-    turn->cancel_task.run = on_cancel_task;
-    turn->began_ms = loop_now_ms(sessions->loop);
     live_open(&turn->work, request->session, on_open);
+    return turn;
+}
+
+struct turn *turn_start_inside(struct turn *outer, const char *agent, struct kg_id call,
+                               struct kg_str task, int64_t steps, const struct turn_ops *ops)
+{
+    struct turn *turn = turn_new(outer->work.sessions, outer->work.asker, task, ops, outer);
+    turn->outer = outer;
+    turn->agent = kg_strdup(agent);
+    turn->call = call;
+    turn->depth = outer->depth + 1;
+    turn->steps_max = steps;
+    live_open(&turn->work, kg_str(outer->work.live->id.text), on_open);
     return turn;
 }
 

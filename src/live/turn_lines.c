@@ -12,6 +12,24 @@ static struct kg_json_writer begin_line(struct kg_buf *line, const char *type)
     return json;
 }
 
+/* What happens inside of a turn is told by the outermost, with whose it is and for which call. */
+static void tell_line(const struct turn *turn, struct kg_str line)
+{
+    kg_auto(kg_buf_free) struct kg_buf nested = {0};
+    const struct turn *root = turn;
+    while (root->outer != NULL)
+        root = root->outer;
+    if (root != turn) {
+        struct kg_json_writer json = begin_line(&nested, "subagent");
+        kg_json_named_text(&json, "agent", turn->work.asker->agent_path);
+        kg_json_named_text(&json, "call", turn->call.text);
+        kg_json_named_raw(&json, "event", (struct kg_str){line.data, line.length - 1});
+        kg_json_end(&json, '}');
+        kg_buf_char(&nested, '\n');
+    }
+    root->ops->on_line(root->data, root != turn ? kg_buf_view(&nested) : line);
+}
+
 static void end_line(const struct turn *turn, struct kg_json_writer *json)
 {
     kg_auto(kg_buf_free) struct kg_buf shown = {0};
@@ -19,7 +37,7 @@ static void end_line(const struct turn *turn, struct kg_json_writer *json)
     bool hides = redact_put_shared_json(kg_buf_view(json->buf), &shown);
     struct kg_buf *line = hides ? &shown : json->buf;
     kg_buf_char(line, '\n');
-    turn->ops->on_line(turn->data, kg_buf_view(line));
+    tell_line(turn, kg_buf_view(line));
 }
 
 void turn_tell_start(struct turn *turn)
@@ -111,6 +129,15 @@ void turn_tell_question(struct turn *turn, const struct turn_call *call_or_null,
     end_line(turn, &json);
 }
 
+void turn_tell_said(struct turn *turn, const char *plugin, struct kg_str text)
+{
+    kg_auto(kg_buf_free) struct kg_buf line = {0};
+    struct kg_json_writer json = begin_line(&line, "said");
+    kg_json_named_text(&json, "plugin", plugin);
+    kg_json_named_str(&json, "text", text);
+    end_line(turn, &json);
+}
+
 void turn_tell_compaction(struct turn *turn, const struct live_compacted *compacted)
 {
     kg_auto(kg_buf_free) struct kg_buf line = {0}, object = {0};
@@ -119,7 +146,7 @@ void turn_tell_compaction(struct turn *turn, const struct live_compacted *compac
     kg_buf_text(&line, "{\"type\":\"compaction\",");
     kg_buf_append(&line, object.data + 1, object.length - 1);
     kg_buf_char(&line, '\n');
-    turn->ops->on_line(turn->data, kg_buf_view(&line));
+    tell_line(turn, kg_buf_view(&line));
 }
 
 void turn_tell_window(struct turn *turn, uint64_t window_tokens)

@@ -1,8 +1,9 @@
 /*
  * What scripts hear of a turn of the primary, and when; the order is a part of what they rely on:
- * before_agent_start, agent_start, then for each answer of the model turn_start, transform_context,
- * before_provider_request, message_end, turn_end, should_stop_after_turn, and for each of its calls
- * tool_call and tool_result; agent_end at last.
+ * before_agent_start, agent_start, then for each answer of the model model_select if it is another
+ * than before, turn_start, transform_context, before_provider_request, message_start and _update
+ * (see turn_stream.c), message_end, after_provider_response, turn_end, should_stop_after_turn, and
+ * for each of its calls tool_call, tool_update and tool_result; agent_end at last.
  */
 #include "live/internal.h"
 
@@ -36,6 +37,15 @@ void turn_hear_start(struct turn *turn, live_next_fn *next)
 {
     struct kg_json_writer json = begin(turn);
     tell(turn, "agent_start", &json, next);
+}
+
+void turn_hear_model(struct turn *turn, const char *before, const char *now, live_next_fn *next)
+{
+    struct kg_json_writer json = begin(turn);
+    kg_json_named_text(&json, "prev", before);
+    kg_json_named_text(&json, "next", now);
+    kg_json_named_text(&json, "source", "project");
+    tell(turn, "model_select", &json, next);
 }
 
 void turn_hear_step(struct turn *turn, live_next_fn *next)
@@ -156,7 +166,7 @@ static int check_request(struct live_scripts *scripts, const struct kg_node *val
 {
     const struct kg_node *system = value->type == KG_OBJECT ? kg_node_get(value, "system") : NULL;
     if (value->type != KG_OBJECT || (system != NULL && system->type != KG_STRING))
-        return kg_fail(err, KG_E_BAD_RESULT, "it is no request");
+        return kg_fail(err, KG_E_BAD_RESULT, "it is not a request");
     return check_context(scripts, kg_node_get(value, "messages"), err);
 }
 

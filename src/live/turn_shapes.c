@@ -215,7 +215,7 @@ int turn_unshape(const struct kg_node *shaped, struct kg_buf *ret_neutral, struc
     struct walk walk = {.json = kg_json_writer(ret_neutral), .err = err};
     int result = 0;
     if (shaped == NULL || shaped->type != KG_ARRAY || shaped->count == 0)
-        return refuse(&walk, "it is no list of messages");
+        return refuse(&walk, "it is not a list of messages");
     kg_json_begin(&walk.json, '[');
     for (uint32_t i = 0; i < shaped->count && result == 0; i++)
         result = take_message(&walk, &shaped->items[i]);

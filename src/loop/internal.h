@@ -29,6 +29,8 @@ struct loop {
     struct loop_task *tasks, **tasks_tail;
     bool (*done)(void *data); /* what loop_run_until waits for, or NULL */
     void *done_data;
+    uv_timer_t until; /* how long it waits */
+    bool until_over;
     uv_mutex_t lock; /* around messages only */
     struct loop_message *messages, **messages_tail;
     char *scratch;

@@ -81,9 +81,10 @@ struct loop *loop_new(void)
     failed |= uv_async_init(&loop->uv, &loop->async, on_async);
     failed |= uv_prepare_init(&loop->uv, &loop->prepare);
     failed |= uv_timer_init(&loop->uv, &loop->timer);
+    failed |= uv_timer_init(&loop->uv, &loop->until);
     if (failed)
         abort(); /* only without memory or file descriptors at the very start */
-    loop->async.data = loop->prepare.data = loop->timer.data = loop;
+    loop->async.data = loop->prepare.data = loop->timer.data = loop->until.data = loop;
     uv_prepare_start(&loop->prepare, on_prepare);
     loop->tasks_tail = &loop->tasks;
     loop->messages_tail = &loop->messages;
@@ -100,6 +101,7 @@ void loop_free(struct loop *loop)
     uv_close((uv_handle_t *)&loop->async, NULL);
     uv_close((uv_handle_t *)&loop->prepare, NULL);
     uv_close((uv_handle_t *)&loop->timer, NULL);
+    uv_close((uv_handle_t *)&loop->until, NULL);
     while (uv_run(&loop->uv, UV_RUN_NOWAIT) != 0)
         ;
     int busy = uv_loop_close(&loop->uv);
@@ -142,33 +144,23 @@ void loop_stop(struct loop *loop)
 /* Timers run before the poll of the same turn, which must not wait any more then. */
 static void on_until_timeout(uv_timer_t *timer)
 {
-    *(bool *)timer->data = true;
-    uv_stop(timer->loop);
-}
-
-static void on_until_closed(uv_handle_t *timer)
-{
-    *(bool *)timer->data = true;
+    struct loop *loop = timer->data;
+    loop->until_over = true;
+    uv_stop(&loop->uv);
 }
 
 bool loop_run_until(struct loop *loop, bool (*done)(void *data), void *data, uint64_t timeout_ms)
 {
-    bool over = false;
-    uv_timer_t timer;
-    uv_timer_init(&loop->uv, &timer);
-    timer.data = &over;
+    loop->until_over = false;
     uv_update_time(&loop->uv);
-    uv_timer_start(&timer, on_until_timeout, timeout_ms, 0);
+    uv_timer_start(&loop->until, on_until_timeout, timeout_ms, 0);
     loop->done = done;
     loop->done_data = data;
-    while (!over && !done(data))
+    while (!loop->until_over && !done(data))
         run(loop, UV_RUN_ONCE);
     loop->done = NULL;
-    bool closed = false;
-    timer.data = &closed;
-    uv_close((uv_handle_t *)&timer, on_until_closed);
-    while (!closed)
-        run(loop, UV_RUN_NOWAIT);
+    uv_timer_stop(&loop->until);
+    run(loop, UV_RUN_NOWAIT); /* what was closed is let go */
     loop->now_ns = 0;
     return done(data);
 }

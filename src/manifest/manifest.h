@@ -72,6 +72,16 @@ struct manifest_knob {
     const struct kg_node *node; /* the whole declaration */
 };
 
+/* Which way of being a plugin it is; the host has a row for each. */
+enum manifest_tier {
+    MANIFEST_CAGED,    /* a program that speaks kaged's own protocol */
+    MANIFEST_MCP,      /* an MCP server */
+    MANIFEST_SCRIPT,   /* made for a script, and not read */
+    MANIFEST_PACKAGE,  /* made for a package in Python, and not read */
+    MANIFEST_PACKAGED, /* of a package that has a manifest, with what was granted to it alone */
+    MANIFEST_TIER_COUNT
+};
+
 /* Texts and nodes live in `doc`. Lists of texts are owned, NULL-ended, never NULL. */
 struct manifest {
     uint32_t references;      /* that manifest_keep gave */
@@ -80,7 +90,7 @@ struct manifest {
     const char *name;
     const char *package; /* the name, if it was not given */
     bool is_mcp;         /* it speaks MCP, and its tools are those that were approved */
-    bool is_script;      /* it was made for a script, and not read */
+    enum manifest_tier tier;
     const char *version;
     int64_t kaged_api;
     const char *description;

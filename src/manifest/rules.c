@@ -133,7 +133,8 @@ static void take_identity(const struct reading *reading)
 
 bool manifest_name_is_builtin(struct kg_str name)
 {
-    static const char *const builtin[] = {"file", "search", "code", "debug", "shell", "kaged"};
+    static const char *const builtin[] = {"file",  "search", "code", "debug",
+                                          "shell", "kaged",  "agent"};
     for (size_t i = 0; i < KG_COUNT(builtin); i++)
         if (kg_str_is(name, builtin[i]))
             return true;
@@ -328,10 +329,8 @@ static void take_capabilities(const struct reading *reading)
 static void take_hooks(const struct reading *reading)
 {
     const struct kg_node *hooks = list(reading, "hooks");
-    for (size_t i = 0; i < count_of(hooks); i++)
-        for (size_t k = 0; k < MANIFEST_HOOK_COUNT; k++)
-            reading->manifest->hooks[k] |= hooks->items[i].type == KG_STRING &&
-                                           kg_str_is(hooks->items[i].text, manifest_hook_names[k]);
+    for (size_t i = 0; i < MANIFEST_HOOK_COUNT; i++)
+        reading->manifest->hooks[i] = kg_node_has_text(hooks, kg_str(manifest_hook_names[i]));
 }
 
 static unsigned role_bit(const struct kg_node *role)
@@ -402,6 +401,7 @@ static void take_protocol(const struct reading *reading)
                                          "roles",   "schemas", "notifications"};
     const struct kg_node *protocol = text(reading, "protocol");
     reading->manifest->is_mcp = protocol != NULL && kg_str_is(protocol->text, "mcp");
+    reading->manifest->tier = reading->manifest->is_mcp ? MANIFEST_MCP : MANIFEST_CAGED;
     for (size_t i = 0; reading->manifest->is_mcp && i < KG_COUNT(others); i++) {
         const struct kg_node *node = kg_node_get(reading->root, others[i]);
         if (node != NULL)
@@ -679,25 +679,16 @@ static bool schema_type_fits(const struct kg_node *field, const char *type)
         return type != NULL && kg_node_get(field, "enum") != NULL && declared_type == NULL;
     if (declared_type->type == KG_STRING)
         return kg_str_is(declared_type->text, type);
-    for (size_t i = 0; declared_type->type == KG_ARRAY && i < declared_type->count; i++)
-        if (declared_type->items[i].type == KG_STRING &&
-            kg_str_is(declared_type->items[i].text, type))
-            return true;
-    return false;
+    return kg_node_has_text(declared_type, kg_str(type));
 }
 
 static bool same_texts(const struct kg_node *a, const struct kg_node *b)
 {
     if (count_of(a) != count_of(b))
         return false;
-    for (size_t i = 0; i < count_of(a); i++) {
-        bool found = false;
-        for (size_t k = 0; k < count_of(b) && !found; k++)
-            found = a->items[i].type == KG_STRING && b->items[k].type == KG_STRING &&
-                    kg_str_equal(a->items[i].text, b->items[k].text);
-        if (!found)
+    for (size_t i = 0; i < count_of(a); i++)
+        if (a->items[i].type != KG_STRING || !kg_node_has_text(b, a->items[i].text))
             return false;
-    }
     return true;
 }
 
@@ -744,28 +735,20 @@ static size_t characters(struct kg_str text)
     return count;
 }
 
-/* One of the list's texts is the default; if there is a list at all. */
-static bool is_among(const struct kg_node *texts, struct kg_str fallback)
-{
-    for (size_t i = 0; i < count_of(texts); i++)
-        if (texts->items[i].type == KG_STRING && kg_str_equal(texts->items[i].text, fallback))
-            return true;
-    return texts == NULL;
-}
-
 /* NULL if the default is within the knob's own bounds, else what is wrong with it. */
 static const char *default_problem(const struct manifest_knob *knob)
 {
     const struct kg_node *fallback = kg_node_get(knob->node, "default");
     const struct kg_node *max_length = kg_node_typed(knob->node, "max_length", KG_NUMBER);
+    const struct kg_node *values = kg_node_typed(knob->node, "values", KG_ARRAY);
     if (fallback == NULL)
         return NULL;
     if (strcmp(knob->type, "range") == 0 || strcmp(knob->type, "int_range") == 0)
         return range_problem(knob->node, fallback);
     if (fallback->type != KG_STRING)
         return NULL;
-    if (strcmp(knob->type, "enum") == 0 &&
-        !is_among(kg_node_typed(knob->node, "values", KG_ARRAY), fallback->text))
+    if (strcmp(knob->type, "enum") == 0 && values != NULL &&
+        !kg_node_has_text(values, fallback->text))
         return "the default is not one of the values";
     if (manifest_knob_is_path(knob) && !manifest_knob_allows(knob, fallback->text))
         return "the default has none of the prefixes";

@@ -328,9 +328,8 @@ static void on_asked(void *data, const struct host_reply *reply)
 
 static int ask(struct mcp_call *call, const char *server, host_done_fn *on_done, struct kg_err *err)
 {
-    const struct host_offer_request request = {
+    const struct host_call_request request = {
         .plugin = kg_str(server),
-        .what = call->offer,
         .params = call->arguments,
         .asker = call->asker,
         .on_done = on_done,
@@ -338,7 +337,7 @@ static int ask(struct mcp_call *call, const char *server, host_done_fn *on_done,
         .asked = call->servers == NULL ? &mcp_asked_ops : NULL,
         .data = call,
     };
-    call->sent = host_offer_ask(call->mcp->host, &request, err);
+    call->sent = host_offer_ask(call->mcp->host, call->offer, &request, err);
     return call->sent != NULL ? 0 : -EINVAL;
 }
 

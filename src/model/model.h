@@ -8,33 +8,12 @@
 #define KAGED_MODEL_H
 
 #include "base/json/json.h"
-#include "cage/gate.h"
 #include "config/local.h"
+#include "helper/helper.h"
 #include "model/worker/limits.h"
 
-/* What all calls share. Each part is borrowed and outlives the client. */
-struct model_place {
-    struct loop *loop;
-    struct cage_spawner *spawner;
-    const struct cage_facts *facts; /* NULL: no cage can be built, so no model can be asked */
-    struct gate *gate;
-    uint32_t calls_max; /* of one provider at the same time */
-    uint64_t idle_ms;   /* without a call: the process ends */
-    /* What the gatekeeper tells of a provider's process; may be NULL. */
-    void (*on_network)(void *data, const char *provider, const struct gate_event *event);
-    void *data;
-};
-
-struct model_client;
-struct model_client *model_client_new(const struct model_place *place);
-/*
- * Ends every call as cancelled and takes no new ones; on_closed follows when the processes are
- * gone, at once if there are none.
- */
-void model_client_close(struct model_client *client, void (*on_closed)(void *data), void *data);
-/* Kills the processes; calls are not answered any more. The loop still has to turn once. */
-void model_client_free(struct model_client *client);
-uint32_t model_client_processes(const struct model_client *client); /* that live */
+/* The processes, a provider's each. When it is closed, every call ends as cancelled. */
+struct helper_pool *model_pool_new(const struct helper_pool_place *place);
 
 /* -- what is asked ----------------------------------------------------------------------------- */
 
@@ -105,7 +84,7 @@ struct model_end {
     int64_t retry_after_ms;     /* what the provider asked for; 0: it did not */
 };
 
-/* Neither is called before model_ask returns, nor may close or free the client. */
+/* Neither is called before model_ask returns, nor may close or free the pool. */
 struct model_ops {
     void (*on_event)(void *data, const struct model_event *event); /* may cancel the call */
     void (*on_done)(void *data, const struct model_end *end);      /* once; the call is gone */
@@ -113,7 +92,7 @@ struct model_ops {
 
 struct model_call;
 /* KG_E_BUSY past the bound of calls, KG_E_TOO_LARGE, KG_E_STOPPING. */
-int model_ask(struct model_client *client, const struct model_request *request,
+int model_ask(struct helper_pool *pool, const struct model_request *request,
               const struct model_ops *ops, void *data, struct model_call **ret_call,
               struct kg_err *err);
 /* Nothing more is told of it. */

@@ -16,8 +16,8 @@
 
 struct models {
     struct host *host;
-    struct model_place place;
-    struct model_client *client;
+    struct helper_pool_place place;
+    struct helper_pool *pool;
     bool closed; /* all processes are gone */
     void (*on_closed)(void *data);
     void *closed_data;
@@ -36,15 +36,9 @@ struct models_call {
 
 static void on_network(void *data, const char *provider, const struct gate_event *event)
 {
-    static const char *const outcomes[] = {
-        [GATE_CONNECTED] = "connected",
-        [GATE_ENDED] = "ended",
-        [GATE_DENIED] = "denied",
-        [GATE_FAILED] = "failed",
-    };
     const struct models *models = data;
     audit_emit(host_audit(models->host), AUDIT_MODEL_CONNECTION, KG_STR_NULL,
-               AUDIT_V_TEXT(provider), AUDIT_V_TEXT(outcomes[event->kind]),
+               AUDIT_V_TEXT(provider), AUDIT_V_TEXT(gate_outcomes[event->kind]),
                AUDIT_V_TEXT(event->host), AUDIT_V_INT(event->port), AUDIT_V_TEXT(event->address),
                AUDIT_V_TEXT(event->reason), AUDIT_V_INT((int64_t)event->bytes_out),
                AUDIT_V_INT((int64_t)event->bytes_in));
@@ -54,21 +48,19 @@ struct models *models_new(struct host *host)
 {
     struct models *models = kg_alloc(sizeof(*models));
     models->host = host;
-    models->place = (struct model_place){
-        .loop = host_loop(host),
-        .spawner = host_spawner(host),
+    models->place = (struct helper_pool_place){
+        .where = {host_loop(host), host_spawner(host), host_gate(host)},
         .facts = host_facts(host),
-        .gate = host_gate(host),
         .calls_max = CALLS_MAX,
         .idle_ms = IDLE_MS,
         .on_network = on_network,
         .data = models,
     };
-    models->client = model_client_new(&models->place);
+    models->pool = model_pool_new(&models->place);
     return models;
 }
 
-static void on_client_closed(void *data)
+static void on_pool_closed(void *data)
 {
     struct models *models = data;
     models->closed = true;
@@ -78,7 +70,7 @@ static void on_client_closed(void *data)
 
 void models_close(struct models *models)
 {
-    model_client_close(models->client, on_client_closed, models);
+    helper_pool_close(models->pool, on_pool_closed, models);
 }
 
 void models_when_closed(struct models *models, void (*on_closed)(void *data), void *data)
@@ -93,7 +85,7 @@ void models_free(struct models *models)
 {
     if (models == NULL)
         return;
-    model_client_free(models->client);
+    helper_pool_free(models->pool);
     free(models);
 }
 
@@ -137,7 +129,7 @@ static void call_free(struct models_call *call)
 static void tell_answered(const struct models_call *call, enum model_failure failure)
 {
     const char *why = failure != MODEL_OK ? model_failure_names[failure] : NULL;
-    uint64_t took_ms = loop_now_ms(call->models->place.loop) - call->began_ms;
+    uint64_t took_ms = loop_now_ms(call->models->place.where.loop) - call->began_ms;
     audit_emit(host_audit(call->models->host), AUDIT_MODEL_ANSWERED,
                kg_str(call->asker->request_id), AUDIT_V_TEXT(call->provider),
                AUDIT_V_TEXT(call->model), AUDIT_V_TEXT(call->asker->session_id),
@@ -176,7 +168,7 @@ static struct models_call *call_new(struct models *models, const struct models_p
     call->provider = kg_str_dup(model->provider->name);
     call->model = kg_str_dup(model->alias);
     call->asker = host_asker_ref(purpose->asker);
-    call->began_ms = loop_now_ms(models->place.loop);
+    call->began_ms = loop_now_ms(models->place.where.loop);
     return call;
 }
 
@@ -207,7 +199,7 @@ int models_ask(struct models *models, const struct models_purpose *purpose,
         shown.messages = kg_buf_view(&messages);
     if (redact_put_shared_json(request->tools, &tools))
         shown.tools = kg_buf_view(&tools);
-    result = model_ask(models->client, &shown, &own_ops, call, &call->call, err);
+    result = model_ask(models->pool, &shown, &own_ops, call, &call->call, err);
     if (result < 0) {
         call_free(call);
         return result;

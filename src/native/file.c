@@ -77,7 +77,7 @@ static int open_checked(const char *path, uid_t owner, struct kg_err *err)
         at = slash + 1;
     }
     if (!S_ISREG(found.st_mode) || found.st_size > FILE_MAX)
-        return kg_fail(err, KG_E_REFUSED, "it is no file of at most %lld MiB",
+        return kg_fail(err, KG_E_REFUSED, "it is not a file of at most %lld MiB",
                        (long long)(FILE_MAX >> 20));
     return kg_steal_fd(&folder);
 }
@@ -97,7 +97,7 @@ static int check_kind(int fd, struct kg_err *err)
     Elf64_Ehdr header, own;
     kg_auto(kg_close) int self = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
     if (!read_header(fd, &header))
-        return kg_fail(err, KG_E_REFUSED, "it is no shared object (ELF)");
+        return kg_fail(err, KG_E_REFUSED, "it is not a shared object (ELF)");
     if (self < 0 || !read_header(self, &own))
         return 0; /* dlopen has the last word anyway */
     if (header.e_ident[EI_CLASS] != own.e_ident[EI_CLASS] ||

@@ -202,7 +202,7 @@ static void on_fetched(void *data, const struct fetch_answer *fetched)
     struct errand *errand = data;
     struct native_answer *answer = kg_steal(&errand->answer);
     answer->status = fetched->status;
-    kg_buf_str(&answer->body, fetched->body);
+    kg_buf_utf8(&answer->body, fetched->body);
     kg_buf_text(&answer->error, fetched->error);
     native_plugin_answer(errand->plugin, answer);
     errand_free(errand);
@@ -231,7 +231,8 @@ static void on_request(struct loop_message *message)
         return;
     }
     const struct fetch_request request = request_of(errand, plugin->name);
-    if (fetch_ask(native_fetch(plugin->native), &request, on_fetched, errand, &err) < 0)
+    struct fetch_call *call; /* nobody cancels it */
+    if (fetch_ask(native_fetch(plugin->native), &request, on_fetched, errand, &call, &err) < 0)
         on_fetched(errand, &(struct fetch_answer){.error = err.message});
 }
 

@@ -157,7 +157,7 @@ void native_functions_fill(struct kaged *kaged);
 
 /* -- native.c ---------------------------------------------------------------------------------- */
 
-struct fetch_client *native_fetch(struct native *native);
+struct helper_pool *native_fetch(struct native *native);
 struct audit *native_audit(struct native *native);
 
 #endif

@@ -24,8 +24,8 @@ struct native {
     uint64_t tables; /* a hash of what local.toml has of them */
     struct entry *first;
     uint32_t wanted; /* hooks that somebody may want, a bit each */
-    struct fetch_place fetch_place;
-    struct fetch_client *fetch;
+    struct helper_pool_place fetch_place;
+    struct helper_pool *fetch;
     struct loop_timer look;
     struct loop_timer stop_timer;
     bool stopping, fetch_closed;
@@ -41,7 +41,7 @@ static const char *const state_names[] = {
     [NATIVE_STOPPED] = "stopped",
 };
 
-struct fetch_client *native_fetch(struct native *native)
+struct helper_pool *native_fetch(struct native *native)
 {
     return native->fetch;
 }
@@ -112,15 +112,9 @@ void native_on_loaded(struct native_plugin *plugin)
 
 static void on_network(void *data, const char *whose, const struct gate_event *event)
 {
-    static const char *const outcomes[] = {
-        [GATE_CONNECTED] = "connected",
-        [GATE_ENDED] = "ended",
-        [GATE_DENIED] = "denied",
-        [GATE_FAILED] = "failed",
-    };
     const struct native *native = data;
     audit_emit(native->audit, AUDIT_SYSTEM_PLUGIN_CONNECTION, KG_STR_NULL, AUDIT_V_TEXT(whose),
-               AUDIT_V_TEXT(outcomes[event->kind]), AUDIT_V_TEXT(event->host),
+               AUDIT_V_TEXT(gate_outcomes[event->kind]), AUDIT_V_TEXT(event->host),
                AUDIT_V_INT(event->port), AUDIT_V_TEXT(event->address), AUDIT_V_TEXT(event->reason),
                AUDIT_V_INT((int64_t)event->bytes_out), AUDIT_V_INT((int64_t)event->bytes_in));
 }
@@ -190,7 +184,8 @@ static int unknown_hook(struct kg_str name, struct kg_err *err)
     const char *names[NATIVE_HOOKS];
     for (int hook = 0; hook < NATIVE_HOOKS; hook++)
         names[hook] = native_hook_rows[hook].name;
-    kg_fail(err, KG_E_INVALID_CONFIG, "hooks names %.*s, which is no hook", KG_STR_CUT(name, 64));
+    kg_fail(err, KG_E_INVALID_CONFIG, "hooks names %.*s, which is not a hook",
+            KG_STR_CUT(name, 64));
     const char *nearest = kg_str_nearest(name, names, NATIVE_HOOKS);
     if (nearest != NULL)
         return kg_hint(err, "did you mean %s?", nearest);
@@ -317,7 +312,7 @@ struct native *native_open(const struct native_parts *parts, struct kg_err *err)
     native->audit = parts->audit;
     native->tables = hash_tables(parts->local);
     native->stopped.run = on_stopped_task;
-    native->fetch_place = (struct fetch_place){
+    native->fetch_place = (struct helper_pool_place){
         .where = native->place,
         .facts = parts->facts,
         .calls_max = REQUESTS_MAX,
@@ -325,7 +320,7 @@ struct native *native_open(const struct native_parts *parts, struct kg_err *err)
         .on_network = on_network,
         .data = native,
     };
-    native->fetch = fetch_client_new(&native->fetch_place);
+    native->fetch = fetch_pool_new(&native->fetch_place);
     if (parts->local->system_plugin_count > 0 && kg_make_dirs(folder, 0700, err) < 0) {
         native_free(native);
         return NULL;
@@ -382,7 +377,7 @@ static void on_fetch_closed(void *data)
 static void close_fetch(struct native *native)
 {
     loop_timer_start(native->place.loop, &native->stop_timer, LEAVE_WAIT_MS, on_leave);
-    fetch_client_close(native->fetch, on_fetch_closed, native);
+    helper_pool_close(native->fetch, on_fetch_closed, native);
 }
 
 static void on_stop_due(struct loop_timer *timer)
@@ -419,7 +414,7 @@ void native_free(struct native *native)
     for (struct entry *at = native->first; at != NULL; at = at->next)
         native_plugin_close(at->plugin);
     loop_deliver_messages(native->place.loop);
-    fetch_client_free(native->fetch);
+    helper_pool_free(native->fetch);
     loop_timer_stop(native->place.loop, &native->look);
     loop_timer_stop(native->place.loop, &native->stop_timer);
     loop_undefer(native->place.loop, &native->stopped);

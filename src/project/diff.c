@@ -129,6 +129,10 @@ static void add_agent(const struct facts *facts, const struct project_resolved_a
                                   kg_buf_terminate(&value), false});
     for (size_t i = 0; i < agent->use_count; i++)
         add_use(facts, agent->path, &agent->uses[i]);
+    for (size_t i = 0; i < agent->handoff_count; i++)
+        if (agent->handoffs[i].enabled)
+            add(facts, &(struct fact){PROJECT_CHANGE_TOOL, agent->path, NULL,
+                                      agent->handoffs[i].tool.name, "true", false});
 }
 
 static void add_project(const struct facts *facts, const struct project_resolved *project)

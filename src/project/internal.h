@@ -36,8 +36,6 @@ static inline bool project_hook_is_sessions(enum manifest_hook hook)
 {
     return hook == MANIFEST_ON_SESSION_START || hook == MANIFEST_ON_SESSION_IDLE;
 }
-/* Whether a list of texts has that one. */
-bool project_list_has(const struct kg_node *list, const char *text);
 
 /* -- files below the root ---------------------------------------------------------------------- */
 

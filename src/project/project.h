@@ -99,6 +99,8 @@ struct project_agent {
     const char *model;       /* NULL if absent */
     const char *prompt;      /* the text; NULL if there is none, or its file was not read */
     const char *prompt_file; /* relative to the root; NULL if it stands in the file itself */
+    const char *description; /* for the agent above it; NULL if absent */
+    bool delegates;          /* its model may hand work to its subagents */
     struct project_declaration *declarations; /* owned, in order */
     size_t declaration_count;
     struct project_switch *switches; /* owned */
@@ -169,6 +171,13 @@ struct project_tool {
     const char *parameters; /* JSON Schema; NULL: anything goes */
 };
 
+/* The tool by which an agent hands work to one of its subagents. */
+struct project_handoff {
+    struct project_tool tool; /* "agent.researcher", "agent__researcher" */
+    const char *agent;        /* the subagent's path */
+    bool enabled;
+};
+
 /* An installed plugin, as it was when the project was resolved. */
 struct project_plugin {
     const char *package, *name, *version;
@@ -212,6 +221,10 @@ struct project_resolved_agent {
     struct project_compaction compaction; /* its node is NULL */
     struct project_use *uses;             /* in the order of the file */
     size_t use_count;
+    const char *description;
+    bool delegates;
+    struct project_handoff *handoffs; /* one for each subagent, if it delegates */
+    size_t handoff_count;
 };
 
 /* What is wrong with a plugin of an agent, for the audit log, which has an event of that code. */
@@ -264,6 +277,10 @@ const struct project_tool *project_tool_find(const struct project_resolved_agent
 const struct project_tool *project_tool_called(const struct project_resolved_agent *agent,
                                                struct kg_str wire_name,
                                                const struct project_use **ret_use);
+
+/* The tool of that name, ours or the models', that hands work to a subagent and is on; or NULL. */
+const struct project_handoff *project_handoff_find(const struct project_resolved_agent *agent,
+                                                   struct kg_str name);
 
 /* Whether the plugin's config_schema calls that field sensitive: views hide it. */
 bool project_hides(const struct manifest *manifest, const char *key);

@@ -14,6 +14,13 @@
 #define NEAREST_MAX 1000 /* tools that a wrong name is compared with */
 #define REASON_MAX  512
 
+#define HANDOFF_PREFIX "agent."
+#define HANDOFF_PARAMETERS                                                                         \
+    "{\"type\":\"object\",\"properties\":{\"task\":{\"type\":\"string\",\"description\":\"What "   \
+    "is to be "                                                                                    \
+    "done, with all that the subagent has to know: it sees nothing else of this "                  \
+    "conversation.\"}},\"required\":[\"task\"],\"additionalProperties\":false}"
+
 const char *const project_origin_names[] = {"schema", "operator", "primary", "agent"};
 const char *const project_state_names[] = {"ready", "not_installed", "wrong_version", "refused",
                                            "misconfigured"};
@@ -184,7 +191,7 @@ static void find_illegal_hooks(const struct resolving *resolving, const struct p
         return;
     for (enum manifest_hook hook = 0; hook < MANIFEST_HOOK_COUNT; hook++)
         if (project_hook_is_sessions(hook) &&
-            project_list_has(declaration->hooks, manifest_hook_names[hook]))
+            kg_node_has_text(declaration->hooks, kg_str(manifest_hook_names[hook])))
             find(resolving, PROJECT_HOOK_ILLEGAL, agent, use, NULL, manifest_hook_names[hook]);
 }
 
@@ -211,9 +218,9 @@ static void take_hooks(const struct resolving *resolving, const struct project_a
     bool is_primary = agent->parent == PROJECT_NO_PARENT, any = false;
     check_offered(resolving, declaration, manifest);
     for (enum manifest_hook hook = 0; hook < MANIFEST_HOOK_COUNT; hook++) {
-        use->hooks[hook] = manifest->hooks[hook] &&
-                           (is_primary || !project_hook_is_sessions(hook)) &&
-                           (hooks == NULL || project_list_has(hooks, manifest_hook_names[hook]));
+        use->hooks[hook] =
+            manifest->hooks[hook] && (is_primary || !project_hook_is_sessions(hook)) &&
+            (hooks == NULL || kg_node_has_text(hooks, kg_str(manifest_hook_names[hook])));
         any |= use->hooks[hook];
     }
     use->roles = any ? manifest->roles : 0;
@@ -385,11 +392,18 @@ static void switch_tools(struct project_resolved_agent *agent, const struct kg_m
             use->tools[k] = found == NULL || found->enabled;
         }
     }
+    for (size_t i = 0; i < agent->handoff_count; i++) {
+        struct project_handoff *handoff = &agent->handoffs[i];
+        const struct project_switch *found = kg_map_get(switches, kg_str(handoff->tool.name));
+        handoff->enabled &= found == NULL || found->enabled;
+    }
 }
 
 static size_t tools_on(const struct project_resolved_agent *agent)
 {
     size_t count = 0;
+    for (size_t i = 0; i < agent->handoff_count; i++)
+        count += agent->handoffs[i].enabled;
     for (size_t i = 0; i < agent->use_count; i++)
         for (size_t k = 0; agent->uses[i].plugin && k < agent->uses[i].plugin->tool_count; k++)
             count += agent->uses[i].tools[k];
@@ -404,6 +418,7 @@ static void take_switches(const struct resolving *resolving, const struct projec
         struct project_switch *tool = &agent->switches[i];
         kg_map_set(switches, kg_str(tool->tool), tool);
         if (kg_map_get(known->names, kg_str(tool->tool)) == NULL &&
+            project_handoff_find(result, kg_str(tool->tool)) == NULL &&
             !may_be_of_missing(result, tool->tool))
             warn_unknown_tool(resolving, known, agent, tool);
     }
@@ -414,6 +429,61 @@ static void take_switches(const struct resolving *resolving, const struct projec
         problem_at(resolving->problems, TOOLS_MANY, kg_node_get(agent->node, "plugins"),
                    "turn some off in tools", "%s has %zu tools; some models take at most %d",
                    agent->path, on, PROJECT_TOOLS_ADVISED);
+}
+
+/* -- subagents --------------------------------------------------------------------------------- */
+
+/* What its parent's model is told of it. */
+static const char *describe(struct kg_arena *arena, const struct project_agent *agent,
+                            const char *name)
+{
+    size_t line = agent->prompt ? strcspn(agent->prompt, "\n") : 0;
+    kg_auto(kg_free) char *text =
+        kg_format("Hand a task to the subagent %s, which works on it with its own context and "
+                  "tools, and answers.%s%.*s",
+                  name, line > 0 ? " Its instructions begin: " : "", (int)(line < 400 ? line : 400),
+                  line > 0 ? agent->prompt : "");
+    text[kg_utf8_valid(kg_str(text))] = '\0'; /* where it was cut */
+    return project_keep_text(arena, agent->description ? agent->description : text);
+}
+
+static void take_handoff(const struct resolving *resolving, const struct known *known,
+                         const struct project_agent *subagent,
+                         struct project_resolved_agent *result)
+{
+    struct kg_arena *arena = resolving->resolved->arena;
+    const char *name = strrchr(subagent->path, '.') + 1;
+    kg_auto(kg_free) char *tool = kg_format(HANDOFF_PREFIX "%s", name);
+    const char *wire_name = project_wire_name(arena, tool);
+    if (kg_map_get(known->wire_names, kg_str(wire_name)) != NULL) {
+        problem_at(resolving->problems, HANDOFF_TAKEN, subagent->node,
+                   "give the subagent another name, or leave the plugin out",
+                   "%s cannot hand work to %s: a plugin of it has the tool %s", result->path, name,
+                   tool);
+        return;
+    }
+    result->handoffs[result->handoff_count++] = (struct project_handoff){
+        .tool = {.name = project_keep_text(arena, tool),
+                 .wire_name = wire_name,
+                 .description = describe(arena, subagent, name),
+                 .parameters = HANDOFF_PARAMETERS},
+        .agent = project_keep_text(arena, subagent->path),
+        .enabled = true,
+    };
+}
+
+static void take_handoffs(const struct resolving *resolving, const struct project_agent *agent,
+                          const struct known *known, struct project_resolved_agent *result)
+{
+    const struct project *project = resolving->project;
+    size_t index = (size_t)(agent - project->agents);
+    result->description = project_keep_text(resolving->resolved->arena, agent->description);
+    result->delegates = agent->delegates;
+    result->handoffs = kg_arena_alloc(resolving->resolved->arena,
+                                      project->agent_count * sizeof(*result->handoffs));
+    for (size_t i = 0; agent->delegates && i < project->agent_count; i++)
+        if (project->agents[i].parent == index)
+            take_handoff(resolving, known, &project->agents[i], result);
 }
 
 /* -- models ------------------------------------------------------------------------------------ */
@@ -463,7 +533,7 @@ static void take_compaction(const struct resolving *resolving, const struct proj
                kg_node_get(kg_node_get(agent->compaction.node, "delegate"), "plugin"),
                (manifest->roles & MANIFEST_COMPACTOR) ? "add pre_compact to its hooks"
                                                       : "name a plugin whose role is compactor",
-               "\"%s\" is no compactor of %s", delegate, agent->path);
+               "\"%s\" is not a compactor of %s", delegate, agent->path);
 }
 
 /* -- the whole --------------------------------------------------------------------------------- */
@@ -495,6 +565,7 @@ static void take_agent(const struct resolving *resolving, const struct project_a
     };
     for (size_t i = 0; i < agent->declaration_count; i++)
         take_use(resolving, agent, &agent->declarations[i], &known, result);
+    take_handoffs(resolving, agent, &known, result);
     take_switches(resolving, agent, &known, result);
     check_model(resolving, kg_node_get(agent->node, "model"));
     check_model(resolving, kg_node_get(agent->compaction.node, "summary_model"));

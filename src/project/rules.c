@@ -72,14 +72,6 @@ static size_t index_of(const struct kg_node *text, const char *const *names, siz
     return 0;
 }
 
-bool project_list_has(const struct kg_node *list, const char *text)
-{
-    for (uint32_t i = 0; list != NULL && list->type == KG_ARRAY && i < list->count; i++)
-        if (list->items[i].type == KG_STRING && kg_str_is(list->items[i].text, text))
-            return true;
-    return false;
-}
-
 const struct project_declaration *project_declaration_find(const struct project_agent *agent,
                                                            struct kg_str name)
 {
@@ -416,6 +408,14 @@ static void take_subagents(struct reading *reading, const struct kg_node *node, 
     }
 }
 
+/* The agent's own word; where it has none, the project's. */
+static bool delegates(const struct project *project, const struct kg_node *agent)
+{
+    const struct kg_node *own = kg_node_typed(agent, "delegate", KG_BOOL);
+    const struct kg_node *said = own ? own : kg_node_typed(project->doc->root, "delegate", KG_BOOL);
+    return said == NULL || said->boolean;
+}
+
 static void take_agent(struct reading *reading, const struct kg_node *node, const char *path,
                        size_t parent, unsigned depth)
 {
@@ -430,6 +430,8 @@ static void take_agent(struct reading *reading, const struct kg_node *node, cons
         .model = text_of(reading, node, "model"),
         .prompt = text_of(reading, node, "prompt"),
         .prompt_file = text_of(reading, kg_node_get(node, "prompt"), "file"),
+        .description = text_of(reading, node, "description"),
+        .delegates = delegates(project, node),
     };
     take_declarations(reading, agent);
     take_switches(reading, agent);

@@ -217,7 +217,7 @@ static void report(const struct checking *checking, const struct schema_error *e
     struct kg_str below = path.length ? (struct kg_str){path.data + 1, path.length - 1} : path;
     bool is_operators = origin == PROJECT_ORIGIN_OPERATOR;
     kg_problems_add(checking->resolving->problems, &project_rows[PROJECT_CONFIG_INVALID], line,
-                    column, is_operators ? "mend config of the plugin in local.toml" : NULL,
+                    column, is_operators ? "fix config of the plugin in local.toml" : NULL,
                     "the config of \"%s\"%s%.*s: %.*s%s", checking->name, path.length ? ", " : "",
                     KG_STR_CUT(below, 100), KG_STR_CUT(sentence, 600), whose[origin]);
 }
@@ -307,7 +307,7 @@ static void take_secrets(const struct resolving *resolving, const struct manifes
         const char *key = project_keep(arena, properties->members[i].key);
         use->secrets[use->secret_count++] = (struct project_secret){
             .key = key,
-            .required = project_list_has(required, key),
+            .required = kg_node_has_text(required, kg_str(key)),
             .set = table != NULL && has(table->system, kg_str(key)),
         };
     }

@@ -52,6 +52,18 @@ const struct project_tool *project_tool_called(const struct project_resolved_age
     return find(agent, wire_name, true, ret_use);
 }
 
+const struct project_handoff *project_handoff_find(const struct project_resolved_agent *agent,
+                                                   struct kg_str name)
+{
+    for (size_t i = 0; i < agent->handoff_count; i++) {
+        const struct project_handoff *handoff = &agent->handoffs[i];
+        if (handoff->enabled &&
+            (kg_str_is(name, handoff->tool.name) || kg_str_is(name, handoff->tool.wire_name)))
+            return handoff;
+    }
+    return NULL;
+}
+
 /* -- definitions ------------------------------------------------------------------------------- */
 
 /* Arguments are an object, and both APIs want the schema to say so. */
@@ -135,5 +147,8 @@ void project_tools_json(const struct project_resolved_agent *agent, enum project
         for (size_t k = 0; agent->uses[i].plugin && k < agent->uses[i].plugin->tool_count; k++)
             if (agent->uses[i].tools[k])
                 put[dialect](json, &agent->uses[i].plugin->tools[k]);
+    for (size_t i = 0; i < agent->handoff_count; i++)
+        if (agent->handoffs[i].enabled)
+            put[dialect](json, &agent->handoffs[i].tool);
     kg_json_end(json, ']');
 }

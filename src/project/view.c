@@ -126,6 +126,20 @@ static void put_tools(struct kg_json_writer *json, const struct project_use *use
     }
 }
 
+static void put_subagents(struct kg_json_writer *json, const struct project_resolved_agent *agent)
+{
+    for (size_t i = 0; i < agent->handoff_count; i++) {
+        const struct project_handoff *handoff = &agent->handoffs[i];
+        kg_json_begin(json, '{');
+        kg_json_named_text(json, "name", handoff->tool.name);
+        kg_json_named_text(json, "model_name", handoff->tool.wire_name);
+        kg_json_named_text(json, "agent", handoff->agent);
+        kg_json_named_bool(json, "enabled", handoff->enabled);
+        kg_json_named_text(json, "description", handoff->tool.description);
+        kg_json_end(json, '}');
+    }
+}
+
 void project_agent_view_members(const struct project_resolved_agent *agent,
                                 struct kg_json_writer *json)
 {
@@ -142,6 +156,11 @@ void project_agent_view_members(const struct project_resolved_agent *agent,
     kg_json_named_begin(json, "tools", '[');
     for (size_t i = 0; i < agent->use_count; i++)
         put_tools(json, &agent->uses[i]);
+    kg_json_end(json, ']');
+    kg_json_named_text(json, "description", agent->description);
+    kg_json_named_bool(json, "delegate", agent->delegates);
+    kg_json_named_begin(json, "handoffs", '[');
+    put_subagents(json, agent);
     kg_json_end(json, ']');
 }
 

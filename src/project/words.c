@@ -186,10 +186,10 @@ static void put_use(struct kg_buf *out, const struct kg_node *use)
     put_secrets(out, kg_node_list(use, "secrets"));
 }
 
-static void put_tools(struct kg_buf *out, const struct kg_node *tools)
+static void put_tools(struct kg_buf *out, const char *label, const struct kg_node *tools)
 {
     for (uint32_t i = 0; i < tools->count; i++) {
-        put_label(out, 2, i == 0 ? KG_STR("tools") : KG_STR(""));
+        put_label(out, 2, i == 0 ? kg_str(label) : KG_STR(""));
         kg_buf_escaped(out, text_of(&tools->items[i], "name"));
         kg_buf_text(out, kg_node_is_true(&tools->items[i], "enabled") ? "\n" : " (off)\n");
     }
@@ -207,7 +207,8 @@ void project_agent_view_words(const struct kg_node *agent, struct kg_buf *out)
     put_compaction(out, kg_node_get(agent, "compaction"));
     for (uint32_t i = 0; i < uses->count; i++)
         put_use(out, &uses->items[i]);
-    put_tools(out, kg_node_list(agent, "tools"));
+    put_tools(out, "tools", kg_node_list(agent, "tools"));
+    put_tools(out, "hands to", kg_node_list(agent, "handoffs"));
 }
 
 static void put_missing(struct kg_buf *out, const struct kg_node *missing)

@@ -30,13 +30,14 @@ struct project_load;
 struct project_source {
     const char *name;     /* as it is shown */
     bool has_file;        /* that can be edited */
+    bool has_root;        /* and is known to kaged.db; one without is loaded anew by its owner */
     bool follows_choices; /* it is another one when the operator enables or disables a plugin */
     int (*locate)(const char *path, struct project_location *ret_location, struct kg_err *err);
     struct project *(*read)(struct project_load *load); /* on the worker; NULL: see its problems */
     void (*watch)(
         struct projects_entry *project); /* adds what is watched; NULL: there is nothing */
 };
-extern const struct project_source project_file_source, project_folder_source;
+extern const struct project_source project_file_source, project_folder_source, project_state_source;
 /* Of one that kaged.db knows. */
 const struct project_source *project_source_kept(const char *file);
 /* On the worker: where it is and, if nobody knows yet, what it is. */
@@ -47,7 +48,8 @@ struct projects_entry {
     const struct project_source *source; /* for as long as it is loaded */
     char *id, *root, *file;              /* owned; file is below the root; "": it has none */
     char *path;                          /* owned; of the file, or the root */
-    char *operator_id;                   /* owned; who loaded it; NULL: unknown */
+    char *text;        /* owned; that it was made of; NULL: of its file or folder */
+    char *operator_id; /* owned; who loaded it; NULL: unknown */
     bool watched;
     bool was_read;      /* since the daemon started */
     bool entered;       /* a session was in it: its plugins run */
@@ -110,6 +112,7 @@ struct project_load {
     enum project_load_kind kind;
     char *id;   /* owned; of the one that is read again; NULL: whichever it is, until it is taken */
     char *path; /* owned */
+    char *text; /* owned; what it is made of, if that is in no file; or NULL */
     const struct project_source *source; /* NULL: whichever it is, until it is read */
     bool watch;
     char *operator_id; /* owned; NULL: nobody asked */

@@ -229,7 +229,7 @@ static int say_unfit(const struct projects_knobs *knobs, const struct manifest_k
                    error->instance_path.data, own ? "" : " ", KG_STR_CUT(message, 300));
 }
 
-/* What was wrong before, elsewhere in the configuration, is not this knob's to mend. */
+/* What was wrong before, elsewhere in the configuration, is not this knob's to fix. */
 static int check_config(const struct projects_knobs *knobs, const struct manifest_knob *knob,
                         const struct kg_node *value_or_null, const struct kg_node *config,
                         struct kg_err *err)

@@ -113,19 +113,11 @@ static void put_choices(struct kg_buf *out, const struct kg_node *list)
     }
 }
 
-static bool is_one_of(const struct kg_node *list, struct kg_str text)
-{
-    for (uint32_t i = 0; i < list->count; i++)
-        if (list->items[i].type == KG_STRING && kg_str_equal(list->items[i].text, text))
-            return true;
-    return false;
-}
-
 static int check_enum(const struct projects_knob_check *check, struct kg_err *err)
 {
     const struct kg_node *values = bound(check, "values", KG_ARRAY);
     if (values == NULL ||
-        (check->value->type == KG_STRING && is_one_of(values, check->value->text)))
+        (check->value->type == KG_STRING && kg_node_has_text(values, check->value->text)))
         return 0;
     kg_auto(kg_buf_free) struct kg_buf choices = {0};
     put_choices(&choices, values);
@@ -210,7 +202,7 @@ static int check_model(const struct projects_knob_check *check, struct kg_err *e
     const struct local_model *model =
         check->local ? local_model_find(check->local, check->value->text) : NULL;
     if (model == NULL) {
-        result = refuse(check, err, "is no model of the operator's");
+        result = refuse(check, err, "is not one of the operator's models");
         hint_alias(check->local, check->value->text, err);
         return result;
     }
@@ -244,7 +236,7 @@ static int check_path(const struct projects_knob_check *check, struct kg_err *er
     kg_buf_str(&text, check->value->text);
     if (capability_parse(kg_buf_view(&text), &capability, &wrong) == 0)
         return 0;
-    result = refuse(check, err, "is no path that a plugin can have%s%.300s",
+    result = refuse(check, err, "is not a path that a plugin can have%s%.300s",
                     check->hidden ? "" : ": ", check->hidden ? "" : wrong.message);
     kg_hint(err, "write it like config:/memory, without . and ..");
     return result;

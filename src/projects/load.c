@@ -63,6 +63,7 @@ void project_load_free(struct project_load *load)
 {
     free(load->id);
     free(load->path);
+    free(load->text);
     free(load->operator_id);
     free(load->local_file);
     secret_values_drop(load->secrets);
@@ -129,7 +130,7 @@ static void add_manifest(const struct project_load *load, const char *package,
         manifest_free(manifest);
         return;
     }
-    if (manifest->is_mcp && load->tools[at] != NULL)
+    if (host_lists_tools(manifest) && load->tools[at] != NULL)
         manifest_learn_tools(manifest, kg_str(load->tools[at]), &problems);
     manifests->items =
         kg_realloc(manifests->items, (manifests->count + 1) * sizeof(*manifests->items));
@@ -194,7 +195,8 @@ void project_load_run(struct loop_job *job)
     }
     if (project_source_find(load, &load->err) < 0)
         return;
-    load->folder = folder_of(load->location.root);
+    if (load->source->has_root)
+        load->folder = folder_of(load->location.root);
     struct project *project = load->source->read(load);
     if (project == NULL) {
         load->is_files_fault = true;

@@ -55,7 +55,8 @@ static struct host_whom whom_of(const struct projects_entry *project,
     if (kind == HOST_NOBODY)
         return host_nobody;
     return (struct host_whom){kind, kind == HOST_SESSION ? session_id : project->id, project->id,
-                              project->root, project->source->has_file ? project->path : NULL};
+                              project->source->has_root ? project->root : NULL,
+                              project->source->has_file ? project->path : NULL};
 }
 
 struct host_process *project_server_process(const struct projects_entry *project,
@@ -146,7 +147,7 @@ static bool wants_own(const struct projects_entry *project, const char *plugin)
 /* Whether it is a process of this project alone, and stays. */
 static bool is_own(const struct projects_entry *project, const struct host_status *process)
 {
-    return process->whom->kind != HOST_NOBODY && !process->is_leaving &&
+    return process->whom->project != NULL && !process->is_leaving &&
            strcmp(process->whom->project, project->id) == 0;
 }
 

@@ -23,7 +23,8 @@ static struct project_resolved *resolved_empty(const char *id)
     return project_resolve(&nothing, &world, &problems);
 }
 
-static struct projects_entry *project_new(struct host *host, const char *id, const char *root,
+static struct projects_entry *project_new(struct host *host, const char *id,
+                                          const struct project_source *source, const char *root,
                                           const char *file)
 {
     struct projects_entry *project = kg_alloc(sizeof(*project));
@@ -31,7 +32,7 @@ static struct projects_entry *project_new(struct host *host, const char *id, con
     project->id = kg_strdup(id);
     project->root = kg_strdup(root);
     project->file = kg_strdup(file);
-    project->source = project_source_kept(file);
+    project->source = source;
     project->path = file[0] != '\0' ? kg_path_join(root, file) : kg_strdup(root);
     project->resolved = resolved_empty(id);
     project->reason = kg_strdup("it is being read");
@@ -52,6 +53,7 @@ static void project_destroy(struct projects_entry *project)
     free(project->root);
     free(project->file);
     free(project->path);
+    free(project->text);
     free(project->operator_id);
     free(project->reason);
     free(project);
@@ -61,7 +63,7 @@ struct projects_facts projects_facts(const struct projects_entry *project)
 {
     return (struct projects_facts){
         .id = project->id,
-        .root = project->root,
+        .root = project->source->has_root ? project->root : NULL,
         .source = project->source->name,
         .path = project->source->has_file ? project->path : NULL,
         .state = project->state,
@@ -174,7 +176,8 @@ static void tell_listeners(struct host *host, const char *id,
     }
 }
 
-/* The next thing that happens to the project waits for it, or for nothing. */
+/* The next thing that happens to the project waits for it, or for nothing: on_kept may come before
+ * this returns. */
 static void keep(const struct projects_entry *project, bool is_loaded, state_kept_fn *on_kept,
                  void *data)
 {
@@ -187,7 +190,10 @@ static void keep(const struct projects_entry *project, bool is_loaded, state_kep
         .loaded_ms = is_loaded ? project->loaded_ms : 0,
     };
     host_projects(project->host)->jobs++;
-    state_keep_project(host_keeper(project->host), &kept, on_kept, data);
+    if (project->source->has_root)
+        state_keep_project(host_keeper(project->host), &kept, on_kept, data);
+    else
+        on_kept(data, NULL);
 }
 
 /* -- taking what was read ---------------------------------------------------------------------- */
@@ -235,6 +241,7 @@ static void move_into(struct projects_entry *project, struct project_load *load)
     load->problems = (struct kg_problems){0};
     project->reload_problem = (struct kg_err){.code = KG_OK};
     project_changes_free(kg_steal(&project->held));
+    kg_replace(&project->text, load->text);
     project->was_read = true;
 }
 
@@ -245,8 +252,10 @@ static int add_new(struct project_load *load, struct kg_err *err)
     int result = check_room(host, err);
     if (result < 0)
         return result;
-    struct projects_entry *project = project_new(host, project_resolved_name(load->resolved),
-                                                 load->location.root, load->location.file);
+    struct projects_entry *project =
+        project_new(host, project_resolved_name(load->resolved), load->source, load->location.root,
+                    load->location.file);
+    kg_replace(&project->path, load->location.path);
     project->watched = load->watch;
     project->loaded_ms = kg_wall_ms();
     kg_replace(&project->operator_id, load->operator_id);
@@ -290,6 +299,8 @@ static void look_at_folder(struct projects_entry *project, struct project_load *
                    project->folder.device == load->folder.device &&
                    project->folder.born_ns == load->folder.born_ns;
     bool is_known = project->folder.inode != 0;
+    if (!project->source->has_root)
+        return;
     kg_auto(kg_free) char *path = kg_path_join(project->root, PROJECT_DIR);
     project->folder = load->folder;
     if (!is_same || load->is_new)
@@ -541,11 +552,13 @@ static void fail_later(struct project_load *load)
     loop_defer(host_loop(load->host), &load->task);
 }
 
-static int check_begin(const struct host *host, const char *path, struct kg_err *err)
+static int check_begin(const struct project_load *load, struct kg_err *err)
 {
+    const struct host *host = load->host;
+    const char *path = load->path;
     if (host_is_stopping(host))
         return kg_fail(err, KG_E_STOPPING, "the daemon is stopping");
-    if (path[0] != '/') {
+    if (path[0] != '/' && (load->source == NULL || load->source->has_root)) {
         kg_fail(err, KG_E_USAGE, "project %.200s: the path does not start with /", path);
         return kg_hint(err, "the daemon is in another folder than you");
     }
@@ -561,7 +574,7 @@ static void ask(struct project_load *load, const char *operator_id, projects_fn 
     kg_replace(&load->operator_id, operator_id);
     load->on_done = on_done;
     load->data = data;
-    if (load->err.code != KG_OK || check_begin(load->host, load->path, &load->err) < 0)
+    if (load->err.code != KG_OK || check_begin(load, &load->err) < 0)
         fail_later(load);
     else
         begin(load);
@@ -575,6 +588,16 @@ void projects_load(struct host *host, const char *path, bool watch, const char *
     ask(load, operator_id, on_done, data);
 }
 
+void projects_load_text(struct host *host, const char *id, struct kg_str text,
+                        const char *operator_id, projects_fn *on_done, void *data)
+{
+    kg_auto(kg_free) char *path = kg_format("state:%s", id);
+    struct project_load *load = project_load_new(host, PROJECT_LOAD_ASKED, path);
+    load->source = &project_state_source;
+    load->text = kg_str_dup(text);
+    ask(load, operator_id, on_done, data);
+}
+
 void projects_reload(struct host *host, struct kg_str id, const char *operator_id,
                      projects_fn *on_done, void *data)
 {
@@ -583,6 +606,7 @@ void projects_reload(struct host *host, struct kg_str id, const char *operator_i
     struct project_load *load =
         project_load_new(host, PROJECT_LOAD_AGAIN, project ? project->path : "");
     load->source = project ? project->source : NULL;
+    load->text = project ? kg_strdup(project->text) : NULL;
     load->err = err;
     load->id = kg_str_dup(id);
     ask(load, operator_id, on_done, data);
@@ -599,6 +623,7 @@ void project_refresh(struct projects_entry *project)
     struct project_load *load =
         project_load_new(project->host, PROJECT_LOAD_REFRESH, project->path);
     load->source = project->source;
+    load->text = kg_strdup(project->text);
     load->id = kg_strdup(project->id);
     begin(load);
 }
@@ -716,7 +741,8 @@ static void on_kept(void *data, const struct state_project *kept)
     kg_map_set(projects->roots, kg_str(kept->id), kg_strdup(kept->root));
     if (kept->loaded_ms == 0)
         return; /* it was unloaded */
-    struct projects_entry *project = project_new(projects->host, kept->id, kept->root, kept->file);
+    struct projects_entry *project = project_new(
+        projects->host, kept->id, project_source_kept(kept->file), kept->root, kept->file);
     project->watched = kept->watched;
     project->loaded_ms = kept->loaded_ms;
     kg_replace(&project->operator_id, kept->operator_id);
@@ -789,13 +815,16 @@ static void on_gone(struct projects *projects, struct host_process *process)
     project_hooks_end(projects, process);
     project_tools_look(projects, process);
     project_knobs_look(projects);
+    if (projects->settling.first != NULL)
+        loop_defer(host_loop(projects->host), &projects->settle_check);
 }
 
 static void tell_roots(const struct projects *projects,
                        void (*on_root)(void *data, const char *root), void *data)
 {
     for (size_t i = 0; i < projects->count; i++)
-        on_root(data, projects->items[i]->root);
+        if (projects->items[i]->source->has_root)
+            on_root(data, projects->items[i]->root);
 }
 
 void projects_open(struct host *host)

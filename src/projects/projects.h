@@ -27,8 +27,8 @@ struct projects_entry *projects_find(const struct host *host, struct kg_str id, 
 
 struct projects_facts {
     const char *id;     /* its name */
-    const char *root;   /* absolute */
-    const char *source; /* "file" or "folder" */
+    const char *root;   /* absolute; NULL: it has none */
+    const char *source; /* "file", "folder" or "state" */
     const char *path;   /* of the file; NULL: it has none */
     enum projects_state state;
     const char *reason; /* why it is pending; NULL: it is active */
@@ -63,6 +63,13 @@ typedef void projects_fn(void *data, const struct projects_loaded *loaded_or_nul
  */
 void projects_load(struct host *host, const char *path, bool watch, const char *operator_id,
                    projects_fn *on_done, void *data);
+/*
+ * Of a text as its file would have it, whose name is the id, kept by the caller, who loads it anew
+ * at each start: there is no folder of it, so no plugin gets a project:/ there, and nothing to
+ * watch. One that is loaded is exchanged in one step; calls that are under way end as they began.
+ */
+void projects_load_text(struct host *host, const char *id, struct kg_str text,
+                        const char *operator_id, projects_fn *on_done, void *data);
 void projects_reload(struct host *host, struct kg_str id, const char *operator_id,
                      projects_fn *on_done, void *data);
 /* KG_E_CONFLICT while sessions are in it, unless forced. Its plugins are told, and end if nobody
@@ -100,10 +107,12 @@ struct projects_settling {
     struct kg_wait wait;
     struct host *host;
     const char *project_id;
+    const char *session_id; /* whose scripts that leave are waited for, too; or NULL */
     struct loop_timer timer;
     bool is_over; /* it waited for long enough */
 };
-void projects_when_settled(struct host *host, const char *id, struct projects_settling *settling,
+void projects_when_settled(struct host *host, const char *id, const char *session_id_or_null,
+                           struct projects_settling *settling,
                            void (*on_settled)(struct kg_wait *wait, const struct kg_err *err));
 void projects_settling_withdraw(
     struct projects_settling *settling); /* also of one that does not wait */

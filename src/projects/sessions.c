@@ -58,12 +58,18 @@ static bool is_starting(const struct projects_entry *project, const struct proje
            status.state == INSTANCE_STOPPING;
 }
 
-static bool has_starting_script(const struct host *host, const char *project_id)
+/* One that leaves has to be gone before the same conversation has another. */
+static bool has_starting_script(const struct projects_settling *settling)
 {
+    const struct host *host = settling->host;
     for (struct host_process *at = NULL; (at = host_process_after(host, at)) != NULL;) {
-        const struct host_whom *whom = host_process_status(at).whom;
-        if (whom->kind == HOST_SESSION && host_process_is_script(at) &&
-            strcmp(whom->project, project_id) == 0 && host_process_is_starting(at))
+        const struct host_status status = host_process_status(at);
+        const struct host_whom *whom = status.whom;
+        if (whom->kind != HOST_SESSION || !host_process_is_script(at) ||
+            strcmp(whom->project, settling->project_id) != 0)
+            continue;
+        if (host_process_is_starting(at) ||
+            (status.is_leaving && kg_same_text(whom->id, settling->session_id)))
             return true;
     }
     return false;
@@ -78,7 +84,7 @@ static bool has_settled(const struct projects_settling *settling)
     for (size_t i = 0; i < project->server_count; i++)
         if (is_starting(project, &project->servers[i]))
             return false;
-    return !has_starting_script(host, settling->project_id);
+    return !has_starting_script(settling);
 }
 
 void projects_settling_withdraw(struct projects_settling *settling)
@@ -121,10 +127,12 @@ static void on_waited(struct loop_timer *timer)
     loop_defer(host_loop(settling->host), &host_projects(settling->host)->settle_check);
 }
 
-void projects_when_settled(struct host *host, const char *id, struct projects_settling *settling,
+void projects_when_settled(struct host *host, const char *id, const char *session_id_or_null,
+                           struct projects_settling *settling,
                            void (*on_settled)(struct kg_wait *wait, const struct kg_err *err))
 {
-    *settling = (struct projects_settling){.host = host, .project_id = id};
+    *settling = (struct projects_settling){
+        .host = host, .project_id = id, .session_id = session_id_or_null};
     kg_wait_add(&host_projects(host)->settling, &settling->wait, on_settled);
     if (has_settled(settling))
         answer(settling);

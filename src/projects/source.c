@@ -1,7 +1,8 @@
 /*
- * Where a project comes from, a row each: its file; or a folder that has none, whose one agent gets
- * every plugin that the operator has enabled for all projects. What a project is made of never
- * changes while it is loaded: who writes a file into such a folder has to load it.
+ * Where a project comes from, a row each: its file; a folder that has none, whose one agent gets
+ * every plugin that the operator has enabled for all projects; or a text that somebody keeps in the
+ * state, which has no folder at all. What a project is made of never changes while it is loaded:
+ * who writes a file into such a folder has to load it.
  */
 #include "projects/internal.h"
 #include "store/tree.h"
@@ -42,6 +43,7 @@ static void watch_files(struct projects_entry *project)
 const struct project_source project_file_source = {
     .name = "file",
     .has_file = true,
+    .has_root = true,
     .locate = project_locate,
     .read = read_file,
     .watch = watch_files,
@@ -98,9 +100,30 @@ static struct project *read_folder(struct project_load *load)
 
 const struct project_source project_folder_source = {
     .name = "folder",
+    .has_root = true,
     .follows_choices = true,
     .locate = project_locate_folder,
     .read = read_folder,
+};
+
+/* -- the state --------------------------------------------------------------------------------- */
+
+static int locate_state(const char *path, struct project_location *ret_location, struct kg_err *err)
+{
+    (void)err;
+    *ret_location = (struct project_location){kg_strdup(""), kg_strdup(""), kg_strdup(path)};
+    return 0;
+}
+
+static struct project *read_state(struct project_load *load)
+{
+    return project_read(kg_str(load->text), &load->problems);
+}
+
+const struct project_source project_state_source = {
+    .name = "state",
+    .locate = locate_state,
+    .read = read_state,
 };
 
 /* -- which it is ------------------------------------------------------------------------------- */

@@ -2,6 +2,7 @@
  * Other ways to write a text: as base64, where only those characters count that nothing around the
  * text can change; as a part of a URL; as a string of JSON.
  */
+#include "base/base64.h"
 #include "base/json/json.h"
 #include "redact/internal.h"
 
@@ -19,37 +20,22 @@ static void offer(const struct form *form, const struct kg_buf *written)
 
 /* -- base64 ------------------------------------------------------------------------------------ */
 
-/* `before` bytes stand ahead of the text in its group of three. */
-static void put_base64(struct kg_str text, size_t before, const char *digits, struct kg_buf *out)
+/* `before` bytes stand ahead of the text in its group of three, and any number behind it. */
+static void offer_base64(const struct form *form, size_t before)
 {
-    uint32_t bits = 0;
-    unsigned count = (unsigned)before * 8;
-    size_t skip = (before * 8 + 5) / 6; /* digits that what is before has a part in */
-    for (size_t i = 0; i < text.length; i++) {
-        bits = bits << 8 | (unsigned char)text.data[i];
-        for (count += 8; count >= 6; count -= 6) {
-            if (skip > 0)
-                skip--;
-            else
-                kg_buf_char(out, digits[bits >> (count - 6) & 63]);
-        }
-    }
-}
-
-static void offer_base64(const struct form *form)
-{
-    static const char letters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789";
-    static const char *const ends[] = {"+/", "-_"};
-    for (size_t i = 0; i < KG_COUNT(ends); i++) {
-        char digits[65];
-        memcpy(digits, letters, 62);
-        memcpy(digits + 62, ends[i], 3);
-        for (size_t before = 0; before < 3; before++) {
-            kg_auto(kg_buf_free) struct kg_buf written = {0};
-            put_base64(form->text, before, digits, &written);
-            offer(form, &written);
-        }
-    }
+    size_t first = (before * 8 + 5) / 6; /* digits that what is before has a part in */
+    size_t end = (before + form->text.length) * 8 / 6;
+    kg_auto(kg_buf_free) struct kg_buf bytes = {0}, written = {0};
+    kg_buf_append(&bytes, "\0\0", before);
+    kg_buf_str(&bytes, form->text);
+    kg_base64_put(&written, kg_buf_view(&bytes));
+    if (end <= first)
+        return;
+    struct kg_buf digits = {.data = written.data + first, .length = end - first};
+    offer(form, &digits);
+    for (size_t i = 0; i < digits.length; i++) /* as it stands in URLs */
+        digits.data[i] = digits.data[i] == '+' ? '-' : digits.data[i] == '/' ? '_' : digits.data[i];
+    offer(form, &digits);
 }
 
 /* -- URLs -------------------------------------------------------------------------------------- */
@@ -83,7 +69,8 @@ static void offer_json(const struct form *form)
 void redact_forms(struct kg_str text, void (*take)(void *data, struct kg_str form), void *data)
 {
     const struct form form = {text, take, data};
-    offer_base64(&form);
+    for (size_t before = 0; before < 3; before++)
+        offer_base64(&form, before);
     offer_url(&form, "-_.~", "0123456789ABCDEF");
     offer_url(&form, "-_.~", "0123456789abcdef");
     offer_url(&form, "-_.~!*'()", "0123456789ABCDEF"); /* as browsers do */

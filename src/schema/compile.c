@@ -266,7 +266,7 @@ int schema_compile_reference(struct schema_compiler *compiler, enum schema_keywo
     if (node == NULL)
         return reference_fail(compiler, keyword, "leads nowhere");
     if (node->type != KG_OBJECT && node->type != KG_BOOL)
-        return reference_fail(compiler, keyword, "leads to something that is no schema");
+        return reference_fail(compiler, keyword, "leads to something that is not a schema");
     *ret_number = number_of(compiler->numbers, node);
     if (*ret_number != SCHEMA_NONE)
         return 0;

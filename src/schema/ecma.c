@@ -222,7 +222,7 @@ static bool hex_escape(struct translation *t)
 
 static bool unknown_escape(struct translation *t, char c)
 {
-    snprintf(t->problem, SCHEMA_PROBLEM_MAX, "\\%c is no escape of ECMA-262", c);
+    snprintf(t->problem, SCHEMA_PROBLEM_MAX, "\\%c is not an escape of ECMA-262", c);
     return false;
 }
 

@@ -214,7 +214,8 @@ static int keep_pattern(struct schema_compiler *compiler, struct schema_step ste
     if (pattern == NULL) {
         pattern = schema_pattern_new(source, problem);
         if (pattern == NULL)
-            return schema_compile_fail(compiler, step, node, "is no usable pattern: %s", problem);
+            return schema_compile_fail(compiler, step, node, "is not a usable pattern: %s",
+                                       problem);
         schema->patterns =
             kg_realloc(schema->patterns, (schema->pattern_count + 1) * sizeof(*schema->patterns));
         schema->patterns[schema->pattern_count++] = pattern;

@@ -36,6 +36,13 @@ struct last_said {
     uint64_t cut;
 };
 
+/* By the user: a task for a subagent is another agent's. */
+static bool is_said(const struct state_entry *row)
+{
+    return strcmp(row->kind, session_kind_row(SESSION_MESSAGE)->name) == 0 &&
+           strcmp(row->role, session_role_names[SESSION_USER]) == 0 && row->parent == NULL;
+}
+
 static bool look_for_said(void *data, const struct state_entry *row)
 {
     struct last_said *last = data;
@@ -44,8 +51,7 @@ static bool look_for_said(void *data, const struct state_entry *row)
         last->cut = (uint64_t)row->seq;
         return false;
     }
-    if (strcmp(row->kind, session_kind_row(SESSION_MESSAGE)->name) == 0 &&
-        strcmp(row->role, session_role_names[SESSION_USER]) == 0)
+    if (is_said(row))
         kg_str_copy(kg_str(row->id), last->said.text, sizeof(last->said.text));
     return true;
 }
@@ -156,8 +162,7 @@ static bool look_behind(void *data, const struct state_entry *row)
     struct behind *behind = data;
     if (behind->next.text[0] == '\0')
         kg_str_copy(kg_str(row->id), behind->next.text, sizeof(behind->next.text));
-    if (strcmp(row->kind, session_kind_row(SESSION_MESSAGE)->name) != 0 ||
-        strcmp(row->role, session_role_names[SESSION_USER]) != 0)
+    if (!is_said(row))
         return true;
     behind->said = session_title_of(row->content);
     return false;

@@ -103,8 +103,9 @@ int session_check_draft(const struct session_draft *draft, struct kg_err *err)
                        session_role_names[draft->role]);
     if (draft->parent == NULL && draft->kind == SESSION_TOOL_RESULT)
         return kg_fail(err, KG_E_INVALID_PARAMS, "parent: a tool result names its call");
+    bool is_task = draft->kind == SESSION_MESSAGE && draft->role == SESSION_USER;
     if (draft->parent != NULL && draft->kind != SESSION_TOOL_RESULT &&
-        draft->kind != SESSION_INJECTION)
+        draft->kind != SESSION_INJECTION && !is_task)
         return kg_fail(err, KG_E_INVALID_PARAMS, "kind %s: it has no parent", row->name);
     if (draft->first && draft->parent != NULL)
         return kg_fail(err, KG_E_INVALID_PARAMS, "first: what has a parent stands behind it");

@@ -181,7 +181,7 @@ static int take_new(struct reading *reading, const struct message *message)
     if (role == KG_COUNT(roles))
         return invalid(reading, "a new message's role is system, user or assistant");
     if (!is_new_kind(message->kind))
-        return invalid(reading, "a new message is no call and no result of a tool");
+        return invalid(reading, "a new message is neither a tool call nor its result");
     if (!decode(message->content, &text))
         return invalid(reading, "a new message's content is a string");
     if (reading->additions.count == SESSION_NEW_MAX)
@@ -266,7 +266,7 @@ static int check_size(struct reading *reading)
         goes[i] = !reading->listed[i];
     uint64_t after = session_planned_tokens(compaction, goes, &reading->additions, reading->plugin);
     if (after >= compaction->tokens_before)
-        return invalid(reading, "it is no smaller than what it replaces");
+        return invalid(reading, "it is not smaller than what it replaces");
     return 0;
 }
 

@@ -62,7 +62,7 @@ void session_message_begin(const struct session_entry *entry, struct kg_json_wri
     kg_json_named_text(writer, "role", session_role_names[entry->role]);
     if (entry->kind != SESSION_MESSAGE)
         kg_json_named_text(writer, "kind", session_kind_row(entry->kind)->name);
-    if (entry->parent.text[0] != '\0')
+    if (entry->parent.text[0] != '\0' && entry->kind != SESSION_MESSAGE)
         kg_json_named_text(writer, "parent", entry->parent.text);
     if (entry->source != NULL)
         kg_json_named_text(writer, "plugin", entry->source);

@@ -140,7 +140,7 @@ static int check_result(struct state *state, const struct session *session,
                         struct kg_err *err)
 {
     if (call->kind != SESSION_TOOL_CALL || strcmp(call->agent, draft->agent) != 0)
-        return kg_fail(err, KG_E_INVALID_PARAMS, "parent %s: it is no tool call of that agent",
+        return kg_fail(err, KG_E_INVALID_PARAMS, "parent %s: it is not a tool call of that agent",
                        draft->parent);
     kg_auto(session_entries_clear) struct session_entries earlier = {0};
     const struct state_entry_query query = {.order = STATE_ENTRIES_RESULT,
@@ -153,13 +153,26 @@ static int check_result(struct state *state, const struct session *session,
     return result;
 }
 
+/* A task was given to an agent by a call of the one above it. */
+static int check_task(const struct session_draft *draft, const struct session_entry *call,
+                      struct kg_err *err)
+{
+    size_t length = strlen(call->agent);
+    if (call->kind == SESSION_TOOL_CALL && strncmp(call->agent, draft->agent, length) == 0 &&
+        draft->agent[length] == '.')
+        return 0;
+    return kg_fail(err, KG_E_INVALID_PARAMS,
+                   "parent %s: it is not a tool call of an agent above %s", draft->parent,
+                   draft->agent);
+}
+
 /* What hooks inject after a compaction stands behind what that compaction made, in order. */
 static int place_injection(struct state *state, const struct session *session,
                            const struct session_draft *draft, const struct session_entry *mark,
                            int64_t *ret_rank, struct kg_err *err)
 {
     if (!session_kind_row(mark->kind)->is_mark || strcmp(mark->agent, draft->agent) != 0)
-        return kg_fail(err, KG_E_INVALID_PARAMS, "parent %s: it is no compaction of that agent",
+        return kg_fail(err, KG_E_INVALID_PARAMS, "parent %s: it is not a compaction of that agent",
                        draft->parent);
     if (mark->superseded != 0)
         return kg_fail(err, KG_E_CONFLICT, "parent %s: the compaction was undone", draft->parent);
@@ -191,7 +204,28 @@ static int find_parent(struct state *state, const struct session *session,
     entry->parent = parent.items[0].id;
     if (draft->kind == SESSION_TOOL_RESULT)
         return check_result(state, session, draft, &parent.items[0], err);
+    if (draft->kind == SESSION_MESSAGE)
+        return check_task(draft, &parent.items[0], err);
     return place_injection(state, session, draft, &parent.items[0], &entry->rank, err);
+}
+
+static bool see_last(void *data, const struct state_entry *row)
+{
+    kg_str_copy(kg_str(row->id), ((struct kg_id *)data)->text, sizeof(struct kg_id));
+    return false;
+}
+
+/* Ids of entries go up with their order: one that was told beforehand may come too late. */
+static int take_id(struct state *state, const struct session *session, const char *id,
+                   struct kg_id *ret_id, struct kg_err *err)
+{
+    struct kg_id last = {{0}};
+    const struct state_entry_query query = {
+        .order = STATE_ENTRIES_DOWN, .session = session->number, .after = INT64_MAX, .limit = 1};
+    int result = state_entries(state, &query, see_last, &last, err);
+    if (result == 0 && strcmp(last.text, id) < 0)
+        kg_str_copy(kg_str(id), ret_id->text, sizeof(ret_id->text));
+    return result;
 }
 
 static int append_one(struct state *state, struct session *session,
@@ -211,6 +245,8 @@ static int append_one(struct state *state, struct session *session,
         places->next += RANK_GAP;
     }
     int result = draft->parent ? find_parent(state, session, draft, &entry, err) : 0;
+    if (result == 0 && draft->id != NULL)
+        result = take_id(state, session, draft->id, &entry.id, err);
     if (result < 0)
         return result;
     if (session_kind_row(draft->kind)->in_context)

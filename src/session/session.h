@@ -115,8 +115,10 @@ struct session_entry {
     enum session_kind kind;
     enum session_role role;
     const char *agent;
-    const char *source;  /* the plugin whose text it is; NULL: none */
-    struct kg_id parent; /* of a result its call, of what a compaction made its mark; else "" */
+    const char *source; /* the plugin whose text it is; NULL: none */
+    /* Of a result its call, of a task the call that gave it, of what a compaction made its mark;
+     * else "". */
+    struct kg_id parent;
     uint64_t superseded; /* the seq of the mark that left it out; 0: it stands */
     bool pinned;
     int64_t created_ms;
@@ -183,10 +185,13 @@ struct session_draft {
     const char *agent;
     enum session_kind kind;
     enum session_role role;
-    const char *source;    /* the plugin whose text it is; NULL: none */
-    const char *parent;    /* of a tool_result: the call; of an injection: a mark, or NULL */
+    const char *source; /* the plugin whose text it is; NULL: none */
+    /* Of a tool_result: the call; of an injection: a mark, or NULL; of a user's message that is a
+     * task for a subagent: the call that gave it, or NULL. */
+    const char *parent;
     struct kg_str content; /* JSON */
     bool first;            /* before all that the agent's context has, not behind it */
+    const char *id;        /* that it gets, unless a later one was given meanwhile; NULL: any */
 };
 /* Whether it may be written: of its kind and role, and not too large. */
 int session_check_draft(const struct session_draft *draft, struct kg_err *err);

@@ -20,7 +20,6 @@ struct snapshot_run {
     struct helper_run *run;
     snapshot_done_fn *on_done; /* NULL: nobody wants to know */
     void *data;
-    bool restores;
     char *folder; /* owned */
 };
 
@@ -182,10 +181,6 @@ static void on_run(void *data, struct helper_run_result *result, const struct kg
     struct snapshot_run *run = data;
     struct kg_err err = err_or_null ? *err_or_null : (struct kg_err){0};
     bool is_well = err_or_null == NULL && result->how.built && result->how.exit_code == 0;
-    if (run->on_done == NULL) {
-        run_free(run);
-        return;
-    }
     if (err_or_null == NULL && !is_well)
         fail(run, result, &err);
     if (!is_well || tell(run, result, &err) < 0)
@@ -212,7 +207,6 @@ struct snapshot_run *snapshot_start(const struct snapshot_place *place,
     struct snapshot_run *run = kg_alloc(sizeof(*run));
     run->on_done = on_done;
     run->data = data;
-    run->restores = wanted->act == SNAPSHOT_RESTORE;
     run->folder = kg_strdup(wanted->folder);
     const struct helper_run_options options = {.output_max = OUTPUT_MAX, .timeout_ms = TIMEOUT_MS};
     run->run = helper_run_start(&place->helper, plan, &options, on_run, run, err);
@@ -225,10 +219,6 @@ struct snapshot_run *snapshot_start(const struct snapshot_place *place,
 
 void snapshot_cancel(struct snapshot_run *run)
 {
-    if (run->restores) {
-        run->on_done = NULL;
-        return;
-    }
     helper_run_cancel(run->run);
     run_free(run);
 }

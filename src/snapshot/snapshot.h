@@ -47,7 +47,8 @@ struct snapshot_run;
 struct snapshot_run *snapshot_start(const struct snapshot_place *place,
                                     const struct snapshot_wanted *wanted, snapshot_done_fn *on_done,
                                     void *data, struct kg_err *err);
-/* on_done is not called. A restore is not left half done by that: it goes on. */
+/* on_done is not called. A restore may be left half done: whoever asked for it noted that before.
+ */
 void snapshot_cancel(struct snapshot_run *run);
 
 #endif

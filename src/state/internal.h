@@ -5,6 +5,7 @@
 #ifndef KAGED_STATE_INTERNAL_H
 #define KAGED_STATE_INTERNAL_H
 
+#include "state/catalog.h"
 #include "state/sessions.h"
 
 /* Of sessions.h; see there. */
@@ -35,6 +36,10 @@ struct state_sessions_backend {
     int (*snapshot_remove)(struct state *state, const char *id, struct kg_err *err);
     int (*snapshots)(struct state *state, const struct state_snapshot_query *query,
                      state_snapshot_fn *visit, void *data, struct kg_err *err);
+    int (*restore_begin)(struct state *state, const char *session, const char *snapshot,
+                         struct kg_err *err);
+    int (*restore_end)(struct state *state, const char *session, struct kg_err *err);
+    int (*restores)(struct state *state, state_restore_fn *visit, void *data, struct kg_err *err);
     int (*entry_add)(struct state *state, int64_t session, const struct state_entry *entry,
                      struct kg_err *err);
     int (*entries)(struct state *state, const struct state_entry_query *query,
@@ -56,7 +61,30 @@ struct state_sessions_backend {
                   void *data, struct kg_err *err);
 };
 
+/* Of catalog.h; see there. */
+struct state_catalog_backend {
+    int (*org_set)(struct state *state, const struct state_org *org, struct kg_err *err);
+    int (*orgs)(struct state *state, state_org_fn *visit, void *data, struct kg_err *err);
+    int (*principal_set)(struct state *state, const struct state_principal *principal,
+                         struct kg_err *err);
+    int (*principals)(struct state *state, state_principal_fn *visit, void *data,
+                      struct kg_err *err);
+    int (*member_set)(struct state *state, const struct state_member *member, struct kg_err *err);
+    int (*member_remove)(struct state *state, const char *org, const char *principal,
+                         struct kg_err *err);
+    int (*members)(struct state *state, state_member_fn *visit, void *data, struct kg_err *err);
+    int (*package_add)(struct state *state, const struct state_package *package,
+                       struct kg_err *err);
+    int (*package_set_enabled)(struct state *state, const char *org, const char *id, bool enabled,
+                               struct kg_err *err);
+    int (*package_set_latest)(struct state *state, const char *org, const char *pid, const char *id,
+                              struct kg_err *err);
+    int (*packages)(struct state *state, const struct state_package_query *query,
+                    state_package_fn *visit, void *data, struct kg_err *err);
+};
+
 struct state_backend {
+    const struct state_catalog_backend *catalog;
     const struct state_sessions_backend *sessions;
     struct state *(*open)(const char *place, struct kg_err *err);
     struct state *(*open_readonly)(const char *place, struct kg_err *err);
@@ -132,5 +160,6 @@ static inline const struct state_backend *state_backend(const struct state *stat
 
 extern const struct state_backend state_sqlite; /* the place is the path of a file */
 extern const struct state_sessions_backend state_sessions_sqlite;
+extern const struct state_catalog_backend state_catalog_sqlite;
 
 #endif

@@ -139,9 +139,9 @@ static const struct row_kind question_kind = {
 static const struct row_kind credential_kind = {
     sizeof(struct state_credential),
     write_credential,
-    5,
+    6,
     {TEXT(credential, id), TEXT(credential, name), TEXT(credential, scopes),
-     TEXT(credential, operator_id), TEXT(credential, profile)}};
+     TEXT(credential, operator_id), TEXT(credential, profile), TEXT(credential, principal)}};
 static const struct row_kind mcp_setting_kind = {
     sizeof(struct state_mcp_setting),
     write_mcp_setting,
@@ -290,6 +290,70 @@ void state_keep_project(struct state_keeper *keeper, const struct state_project 
 void state_when_kept(struct state_keeper *keeper, state_kept_fn *on_kept, void *data)
 {
     ask(keeper, &no_kind, "", on_kept, data);
+}
+
+/* -- tasks ------------------------------------------------------------------------------------- */
+
+struct errand {
+    struct loop_job job;
+    struct state_task *task;
+};
+
+static int task_transact(struct state_task *task, struct state *state)
+{
+    int result = state_step(state, task->writes ? STATE_BEGIN_WRITE : STATE_BEGIN_READ, &task->err);
+    if (result < 0)
+        return result;
+    result = task->run(task, state, &task->err);
+    if (result == 0 && task->writes)
+        result = state_step(state, STATE_COMMIT, &task->err);
+    if (state_in_transaction(state))
+        state_step(state, STATE_ROLLBACK, NULL);
+    return result;
+}
+
+static void run_errand(struct loop_job *job)
+{
+    struct state_task *task = KG_CONTAINER(job, struct errand, job)->task;
+    struct state *state = task->keeper->state;
+    task->result = task->writes ? state_step(state, STATE_SYNC_EACH, &task->err) : 0;
+    if (task->result == 0)
+        task->result = task_transact(task, state);
+    if (task->writes)
+        state_step(state, STATE_SYNC_LATER, NULL);
+}
+
+static void on_errand_done(struct loop_job *job)
+{
+    struct errand *errand = KG_CONTAINER(job, struct errand, job);
+    struct state_task *task = errand->task;
+    task->keeper->waiting--;
+    free(errand);
+    task->done(task, task->result < 0 ? &task->err : NULL);
+}
+
+static void run_task(struct state_keeper *keeper, struct state_task *task, bool writes)
+{
+    struct errand *errand = kg_alloc(sizeof(*errand));
+    errand->job.run = run_errand;
+    errand->job.done = on_errand_done;
+    errand->task = task;
+    task->keeper = keeper;
+    task->writes = writes;
+    task->result = 0;
+    task->err = (struct kg_err){0};
+    keeper->waiting++;
+    loop_worker_submit(keeper->worker, &errand->job);
+}
+
+void state_keeper_read(struct state_keeper *keeper, struct state_task *task)
+{
+    run_task(keeper, task, false);
+}
+
+void state_keeper_write(struct state_keeper *keeper, struct state_task *task)
+{
+    run_task(keeper, task, true);
 }
 
 /* -- its life ---------------------------------------------------------------------------------- */

@@ -90,6 +90,22 @@ int state_snapshots(struct state *state, const struct state_snapshot_query *quer
     return state_backend(state)->sessions->snapshots(state, query, visit, data, err);
 }
 
+int state_restore_begin(struct state *state, const char *session, const char *snapshot,
+                        struct kg_err *err)
+{
+    return state_backend(state)->sessions->restore_begin(state, session, snapshot, err);
+}
+
+int state_restore_end(struct state *state, const char *session, struct kg_err *err)
+{
+    return state_backend(state)->sessions->restore_end(state, session, err);
+}
+
+int state_restores(struct state *state, state_restore_fn *visit, void *data, struct kg_err *err)
+{
+    return state_backend(state)->sessions->restores(state, visit, data, err);
+}
+
 int state_entry_add(struct state *state, int64_t session, const struct state_entry *entry,
                     struct kg_err *err)
 {

@@ -16,7 +16,10 @@ enum state_step {
     STATE_ROLLBACK,
     STATE_SAVE,   /* marks a place inside a transaction, */
     STATE_RETURN, /* takes back what was done since, */
-    STATE_FORGET, /* or keeps it; both forget the place */
+    STATE_FORGET,
+    /* or keeps it; both forget the place */
+    STATE_SYNC_EACH,  /* what is committed from now on is on the disk by then, */
+    STATE_SYNC_LATER, /* or as before; both outside of transactions */
 };
 int state_step(struct state *state, enum state_step step, struct kg_err *err);
 /* An error may have ended a transaction on its own. */
@@ -103,6 +106,14 @@ struct state_snapshot_query {
 /* The newest first. */
 int state_snapshots(struct state *state, const struct state_snapshot_query *query,
                     state_snapshot_fn *visit, void *data, struct kg_err *err);
+
+/* That files of a session are being put back; the snapshot has what they were before. */
+int state_restore_begin(struct state *state, const char *session, const char *snapshot,
+                        struct kg_err *err);
+int state_restore_end(struct state *state, const char *session, struct kg_err *err);
+/* Those that were begun and not ended. */
+typedef void state_restore_fn(void *data, const char *session, const char *snapshot);
+int state_restores(struct state *state, state_restore_fn *visit, void *data, struct kg_err *err);
 
 /* -- entries ----------------------------------------------------------------------------------- */
 

@@ -18,6 +18,8 @@ static int sqlite_step(struct state *state, enum state_step step, struct kg_err 
         [STATE_SAVE] = STEP_SAVE,
         [STATE_RETURN] = STEP_RETURN,
         [STATE_FORGET] = STEP_FORGET,
+        [STATE_SYNC_EACH] = STEP_SYNC_EACH,
+        [STATE_SYNC_LATER] = STEP_SYNC_LATER,
     };
     enum statement which = statements[step];
     int result = sqlite_run(state, which, err, "");
@@ -235,6 +237,29 @@ static int sqlite_snapshots(struct state *state, const struct state_snapshot_que
     return sqlite_finish(state, SNAPSHOTS, code, err);
 }
 
+static int sqlite_restore_begin(struct state *state, const char *session, const char *snapshot,
+                                struct kg_err *err)
+{
+    return sqlite_run(state, RESTORE_BEGIN, err, "tti", session, snapshot, kg_wall_ms());
+}
+
+static int sqlite_restore_end(struct state *state, const char *session, struct kg_err *err)
+{
+    return sqlite_run(state, RESTORE_END, err, "t", session);
+}
+
+static int sqlite_restores(struct state *state, state_restore_fn *visit, void *data,
+                           struct kg_err *err)
+{
+    sqlite3_stmt *row;
+    int code, result = sqlite_start(state, RESTORES, &row, err, "");
+    if (result < 0)
+        return result;
+    while ((code = sqlite3_step(row)) == SQLITE_ROW)
+        visit(data, text_at(row, 0), text_at(row, 1));
+    return sqlite_finish(state, RESTORES, code, err);
+}
+
 /* -- entries ----------------------------------------------------------------------------------- */
 
 static int sqlite_entry_add(struct state *state, int64_t session, const struct state_entry *entry,
@@ -424,6 +449,9 @@ const struct state_sessions_backend state_sessions_sqlite = {
     .snapshot_add = sqlite_snapshot_add,
     .snapshot_remove = sqlite_snapshot_remove,
     .snapshots = sqlite_snapshots,
+    .restore_begin = sqlite_restore_begin,
+    .restore_end = sqlite_restore_end,
+    .restores = sqlite_restores,
     .entry_add = sqlite_entry_add,
     .entries = sqlite_entries,
     .content_get = sqlite_content_get,

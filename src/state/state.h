@@ -106,6 +106,7 @@ struct state_credential {
     int64_t created_ms;      /* wall clock */
     int64_t expires_ms;      /* the same; 0: never */
     const char *profile;     /* of MCP clients, that a token is confined to; NULL: it is not */
+    const char *principal;   /* whose it is; NULL: the operator's own */
 };
 /* Both survive a power failure from the moment they return. */
 int state_credential_add(struct state *state, const struct state_credential *credential,
@@ -259,6 +260,21 @@ void state_keep_activation(struct state_keeper *keeper, const struct state_activ
                            state_kept_fn *on_kept, void *data);
 void state_keep_project(struct state_keeper *keeper, const struct state_project *project,
                         state_kept_fn *on_kept, void *data);
+/* What else is to be done with the handle, on the keeper's thread, after all that came before. */
+struct state_task {
+    int (*run)(struct state_task *task, struct state *state, struct kg_err *err);
+    /* On the loop, once; the task is its owner's again. */
+    void (*done)(struct state_task *task, const struct kg_err *err_or_null);
+    /* the keeper's */
+    struct state_keeper *keeper;
+    bool writes;
+    int result;
+    struct kg_err err;
+};
+/* Reads, in one transaction. */
+void state_keeper_read(struct state_keeper *keeper, struct state_task *task);
+/* The same, and writes: all of it or nothing, which is there to stay when done is called. */
+void state_keeper_write(struct state_keeper *keeper, struct state_task *task);
 /* After all that was asked for until now. */
 void state_when_kept(struct state_keeper *keeper, state_kept_fn *on_kept, void *data);
 

@@ -54,12 +54,18 @@ static const char version_13[] = ""
 static const char version_14[] = ""
 #include "state-v14.sql.h"
 ;
+static const char version_15[] = ""
+#include "state-v15.sql.h"
+;
+static const char version_16[] = ""
+#include "state-v16.sql.h"
+;
 /* clang-format on */
 
 /* Step N brings a database from user_version N to N + 1; steps are only ever added. */
-static const char *const migrations[] = {version_1,  version_2,  version_3,  version_4, version_5,
-                                         version_6,  version_7,  version_8,  version_9, version_10,
-                                         version_11, version_12, version_13, version_14};
+static const char *const migrations[] = {
+    version_1, version_2,  version_3,  version_4,  version_5,  version_6,  version_7,  version_8,
+    version_9, version_10, version_11, version_12, version_13, version_14, version_15, version_16};
 #define NEWEST_VERSION ((int)KG_COUNT(migrations))
 
 static int read_version(struct sqlite_state *state, struct kg_err *err)
@@ -434,11 +440,11 @@ static const char *const kind_names[] = {[STATE_TOKEN] = "token", [STATE_SESSION
 static int sqlite_credential_add(struct state *state, const struct state_credential *credential,
                                  struct kg_err *err)
 {
-    return sqlite_run_synced(state, CREDENTIAL_ADD, err, "ttbtttiit", credential->id,
+    return sqlite_run_synced(state, CREDENTIAL_ADD, err, "ttbtttiitt", credential->id,
                              kind_names[credential->kind],
                              bytes(credential->hash, STATE_HASH_BYTES), credential->name,
                              credential->scopes, credential->operator_id, credential->created_ms,
-                             credential->expires_ms, credential->profile);
+                             credential->expires_ms, credential->profile, credential->principal);
 }
 
 static int sqlite_credential_remove(struct state *state, const char *id, struct kg_err *err)
@@ -457,6 +463,7 @@ static bool take_credential(sqlite3_stmt *row, struct state_credential *ret_cred
         .created_ms = sqlite3_column_int64(row, 6),
         .expires_ms = sqlite3_column_int64(row, 7),
         .profile = (const char *)sqlite3_column_text(row, 8),
+        .principal = (const char *)sqlite3_column_text(row, 9),
     };
     return take_blob(row, 2, ret_credential->hash, STATE_HASH_BYTES);
 }
@@ -677,6 +684,7 @@ static int sqlite_projects(struct state *state, state_project_fn *visit, void *d
 /* -- the backend ------------------------------------------------------------------------------- */
 
 const struct state_backend state_sqlite = {
+    .catalog = &state_catalog_sqlite,
     .sessions = &state_sessions_sqlite,
     .open = sqlite_open,
     .open_readonly = sqlite_open_readonly,

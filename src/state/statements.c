@@ -61,12 +61,12 @@ static const struct {
                    "ORDER BY id"},
     [CREDENTIAL_ADD] = {"add a credential",
                         "INSERT INTO credential (id, kind, hash, name, scopes, operator_id, "
-                        "created_ms, expires_ms, profile) "
-                        "VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)"},
+                        "created_ms, expires_ms, profile, principal) "
+                        "VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)"},
     [CREDENTIAL_REMOVE] = {"remove a credential", "DELETE FROM credential WHERE id = ?1"},
     [CREDENTIALS] = {"read the credentials",
                      "SELECT id, kind, hash, name, scopes, operator_id, created_ms, expires_ms, "
-                     "profile FROM credential ORDER BY id"},
+                     "profile, principal FROM credential ORDER BY id"},
     [MCP_SETTING_SET] = {"write what MCP clients may use",
                          "INSERT OR REPLACE INTO mcp_setting (kind, name, value) "
                          "VALUES (?1, ?2, ?3)"},
@@ -133,6 +133,8 @@ static const struct {
     [STEP_ROLLBACK] = {"roll back", "ROLLBACK"},
     [STEP_SAVE] = {"mark a place", "SAVEPOINT place"},
     [STEP_RETURN] = {"return to a place", "ROLLBACK TO place"},
+    [STEP_SYNC_EACH] = {"sync each commit", "PRAGMA synchronous = FULL"},
+    [STEP_SYNC_LATER] = {"sync commits later", "PRAGMA synchronous = NORMAL"},
     [STEP_FORGET] = {"forget a place", "RELEASE place"},
     [SESSION_ADD] = {"add a session",
                      "INSERT INTO session (id, project_id, workdir, seat, state, operator_id, "
@@ -188,6 +190,12 @@ static const struct {
                    "SELECT id, session, entry, folder, way, tree, files, bytes, left_out, at_ms "
                    "FROM session_snapshot WHERE session = ?1 AND (?2 IS NULL OR entry = ?2) "
                    "AND (?3 IS NULL OR id = ?3) ORDER BY id DESC LIMIT ?4"},
+    [RESTORE_BEGIN] = {"note that files are put back",
+                       "INSERT OR REPLACE INTO session_restore (session, snapshot, at_ms) "
+                       "VALUES (?1, ?2, ?3)"},
+    [RESTORE_END] = {"note that files were put back",
+                     "DELETE FROM session_restore WHERE session = ?1"},
+    [RESTORES] = {"read which files are put back", "SELECT session, snapshot FROM session_restore"},
     [CONTENT_ADD] = {"add content", "INSERT INTO session_content (bytes) VALUES (?1)"},
     [CONTENT_GET] = {"read content", "SELECT bytes FROM session_content WHERE number = ?1"},
     [ENTRY_ADD] = {"add an entry",
@@ -252,6 +260,45 @@ static const struct {
     [AGENTS] = {"read a session's agents",
                 "SELECT path, entries, tokens, generation FROM session_agent WHERE session = ?1 "
                 "AND (?2 IS NULL OR path = ?2) ORDER BY path"},
+    [ORG_SET] = {"write an org",
+                 "INSERT INTO org (id, name, domain, active, deleted, profile, settings, quota, "
+                 "created_ms) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9) ON CONFLICT (id) DO "
+                 "UPDATE SET name = ?2, domain = ?3, active = ?4, deleted = ?5, profile = ?6, "
+                 "settings = ?7, quota = ?8"},
+    [ORGS] = {"read the orgs", "SELECT id, name, domain, active, deleted, profile, settings, "
+                               "quota, created_ms FROM org ORDER BY id"},
+    [PRINCIPAL_SET] = {"write a principal",
+                       "INSERT INTO principal (id, name, email, sys_admin, created_ms) "
+                       "VALUES (?1, ?2, ?3, ?4, ?5) ON CONFLICT (id) DO "
+                       "UPDATE SET name = ?2, email = ?3, sys_admin = ?4"},
+    [PRINCIPALS] = {"read the principals",
+                    "SELECT id, name, email, sys_admin, created_ms FROM principal ORDER BY id"},
+    [MEMBER_SET] = {"write a member",
+                    "INSERT INTO org_member (org, principal, is_admin, created_ms) "
+                    "VALUES (?1, ?2, ?3, ?4) ON CONFLICT (org, principal) DO "
+                    "UPDATE SET is_admin = ?3"},
+    [MEMBER_REMOVE] = {"remove a member",
+                       "DELETE FROM org_member WHERE org = ?1 AND principal = ?2"},
+    [PACKAGE_ADD] = {"add a package",
+                     "INSERT INTO package (id, org, pid, version, object, bytes, enabled, "
+                     "is_latest, card, document, uploaded_by, created_ms) "
+                     "VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, 0, ?8, ?9, ?10, ?11)"},
+    [PACKAGE_SET_ENABLED] = {"change a package",
+                             "UPDATE package SET enabled = ?3 WHERE org = ?1 AND id = ?2"},
+    [PACKAGE_NO_LATEST] = {"change a package", "UPDATE package SET is_latest = 0 "
+                                               "WHERE org = ?1 AND pid = ?2 AND is_latest = 1"},
+    [PACKAGE_SET_LATEST] = {"change a package",
+                            "UPDATE package SET is_latest = 1 WHERE org = ?1 AND id = ?2"},
+    [PACKAGES] = {"read the packages",
+                  "SELECT id, org, pid, version, object, bytes, enabled, is_latest, card, "
+                  "CASE WHEN ?10 THEN document END, uploaded_by, created_ms FROM package "
+                  "WHERE org IN (CASE WHEN ?3 THEN NULL ELSE ?1 END, CASE WHEN ?2 THEN '' END) "
+                  "AND (?4 IS NULL OR pid = ?4) AND (?5 IS NULL OR id = ?5) "
+                  "AND (?6 IS NULL OR version = ?6) AND (NOT ?7 OR is_latest = 1) "
+                  "AND (enabled = 1 OR NOT (?8 OR (?9 AND org = ''))) "
+                  "ORDER BY pid, org, created_ms, id"},
+    [MEMBERS] = {"read the members", "SELECT org, principal, is_admin, created_ms FROM org_member "
+                                     "ORDER BY org, principal"},
 };
 
 /* -- failures ---------------------------------------------------------------------------------- */
@@ -266,6 +313,8 @@ static int errno_of(sqlite3 *db, int code)
         return EBUSY;
     case SQLITE_READONLY:
         return EROFS;
+    case SQLITE_CONSTRAINT:
+        return EEXIST;
     default: {
         int behind = sqlite3_system_errno(db);
         return behind ? behind : EIO;

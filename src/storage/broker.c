@@ -314,7 +314,6 @@ struct storage *storage_new(const struct storage_place *place, const char *name,
                             const struct storage_ops *ops, void *data)
 {
     static const struct helper_ops helper_ops = {
-        .program = "kaged-storage",
         .prepare = prepare,
         .on_misfit = on_misfit,
         .on_exited = on_exited,
@@ -329,7 +328,7 @@ struct storage *storage_new(const struct storage_place *place, const char *name,
     storage->file = kg_format("%s/%s.db", place->dir, name);
     storage->wal = kg_format("%s-wal", storage->file);
     storage->marker = kg_format("%s.damaged", storage->file);
-    storage->helper = helper_new(&where, &helper_ops, storage);
+    storage->helper = helper_new(&where, "kaged-storage", &helper_ops, storage);
     storage->damaged = access(storage->marker, F_OK) == 0;
     return storage;
 }

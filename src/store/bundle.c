@@ -430,10 +430,7 @@ static int check_platform(struct bundle *bundle, const struct kg_node *server)
 {
     const struct kg_node *compatibility = kg_node_typed(bundle->root, "compatibility", KG_OBJECT);
     const struct kg_node *platforms = kg_node_list(compatibility, "platforms");
-    for (uint32_t i = 0; i < platforms->count; i++)
-        if (platforms->items[i].type == KG_STRING && kg_str_is(platforms->items[i].text, "linux"))
-            return 0;
-    if (platforms->count == 0)
+    if (platforms->count == 0 || kg_node_has_text(platforms, KG_STR("linux")))
         return 0;
     if (kg_str_is(kg_node_text(server, "type"), "binary"))
         return refuse(bundle, "compatibility", "it is a program for other systems than Linux");

@@ -137,6 +137,8 @@ static int take_out(const struct store_fetch *fetch, struct kg_err *err)
 /* It has a manifest afterwards, its own or one that is made. */
 static int complete(struct store_fetch *fetch, int tree, struct kg_err *err)
 {
+    if (fetch->source.is_package)
+        return 0;
     if (holds_nothing(&fetch->source))
         return server_source_make(&fetch->source, tree, &fetch->remarks, err);
     return fetch->source.kind == STORE_NPM
@@ -249,20 +251,31 @@ static int judge(const struct store_fetch *fetch, const struct helper_run_result
     return left_well && fetch->words.done ? 0 : explain_end(result, err);
 }
 
-static void on_run_done(void *data, struct helper_run_result *result,
-                        const struct kg_err *err_or_null)
+/* False: it was cancelled meanwhile, or there is no result. */
+static bool run_is_over(struct store_fetch *fetch, const struct kg_err *err_or_null)
 {
-    struct store_fetch *fetch = data;
     fetch->run = NULL;
     if (fetch->on_done == NULL)
         kg_fail(&fetch->error, KG_E_CANCELLED, "cancelled");
     else if (err_or_null != NULL)
         fetch->error = *err_or_null;
-    else
-        (void)judge(fetch, result, &fetch->error);
+    return fetch->error.code == KG_OK;
+}
+
+static void finish_run(struct store_fetch *fetch)
+{
     if (fetch->error.code != KG_OK)
         kg_wrap(&fetch->error, -EINVAL, "%.300s", fetch->source.text);
     begin_job(fetch);
+}
+
+static void on_run_done(void *data, struct helper_run_result *result,
+                        const struct kg_err *err_or_null)
+{
+    struct store_fetch *fetch = data;
+    if (run_is_over(fetch, err_or_null))
+        (void)judge(fetch, result, &fetch->error);
+    finish_run(fetch);
 }
 
 /* -- while it runs ----------------------------------------------------------------------------- */
@@ -365,15 +378,8 @@ static void on_looked(void *data, struct helper_run_result *result,
                       const struct kg_err *err_or_null)
 {
     struct store_fetch *fetch = data;
-    fetch->run = NULL;
-    if (fetch->on_done == NULL)
-        kg_fail(&fetch->error, KG_E_CANCELLED, "cancelled");
-    else if (err_or_null != NULL)
-        fetch->error = *err_or_null;
-    else if (judge_look(fetch, result, &fetch->error) == 0)
-        return;
-    kg_wrap(&fetch->error, -EINVAL, "%.300s", fetch->source.text);
-    begin_job(fetch);
+    if (!run_is_over(fetch, err_or_null) || judge_look(fetch, result, &fetch->error) < 0)
+        finish_run(fetch);
 }
 
 static int begin_look(struct store_fetch *fetch, struct kg_err *err)
@@ -423,7 +429,8 @@ int store_fetch(struct store *store, const struct store_source *source,
                    .place = kg_strdup(source->place),
                    .version = kg_strdup(source->version),
                    .server = kg_strdup(source->server),
-                   .packages = source->packages},
+                   .packages = source->packages,
+                   .is_package = source->is_package},
         .kept_args = npm_kept_args(store, source),
         .limits = store_limits_now(store),
         .words = {.on_progress = on_progress, .data = data},

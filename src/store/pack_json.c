@@ -163,15 +163,6 @@ static const char *type_of(const struct kg_node *setting, bool *ret_many)
     return kg_str_is(type, "boolean") ? "boolean" : NULL;
 }
 
-static bool is_required(const struct kg_node *schema, struct kg_str key)
-{
-    const struct kg_node *list = kg_node_typed(schema, "required", KG_ARRAY);
-    for (uint32_t i = 0; list != NULL && i < list->count; i++)
-        if (list->items[i].type == KG_STRING && kg_str_equal(list->items[i].text, key))
-            return true;
-    return false;
-}
-
 static void copy_member(struct making *making, const struct kg_node *setting, const char *from,
                         const char *to)
 {
@@ -203,7 +194,8 @@ static void put_setting(struct making *making, const struct kg_node *schema,
         copy_member(making, setting, kept[i][0], kept[i][1]);
     if (kg_node_get(setting, "description") == NULL)
         kg_json_named_str(&making->json, "description", title.length > 0 ? title : member->key);
-    kg_json_named_bool(&making->json, "required", is_required(schema, member->key));
+    kg_json_named_bool(&making->json, "required",
+                       kg_node_has_text(kg_node_get(schema, "required"), member->key));
     if (many)
         kg_json_named_bool(&making->json, "multiple", true);
     if (is_secret || kg_node_is_true(setting, "sensitive"))

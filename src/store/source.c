@@ -203,7 +203,7 @@ static int parse_path(const char *text, const char *base, struct store_source *s
         return refuse(err, text, "it is neither a folder nor a file", NULL);
     else if (source_archive_format(real) == NULL)
         return refuse(
-            err, text, "it is no archive that kaged opens",
+            err, text, "it is not an archive that kaged opens",
             "give a folder, a .zip, .tar, .tar.gz, .tgz, .mcpb or .dxt file, or a git URL");
     else
         source->kind = STORE_ARCHIVE;

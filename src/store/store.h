@@ -113,9 +113,10 @@ struct store_source {
     enum store_source_kind kind;
     char *text;  /* as it was given; owned, like the rest */
     char *place; /* an absolute path, a URL that git or a server takes, or the name of a package */
-    char *version; /* NULL: none was asked for */
-    char *server;  /* of an MCP server without a manifest: {"name", "args", "headers"}; or NULL */
-    bool packages; /* what package-lock.json names is fetched, too, and becomes node_modules */
+    char *version;   /* NULL: none was asked for */
+    char *server;    /* of an MCP server without a manifest: {"name", "args", "headers"}; or NULL */
+    bool is_package; /* of the catalog, which knows what it is: no manifest is made for it */
+    bool packages;   /* what package-lock.json names is fetched, too, and becomes node_modules */
 };
 /* base: the folder that a relative path starts from, absolute. version may be NULL. */
 int store_source_parse(const char *text, const char *version, const char *base,

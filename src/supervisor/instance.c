@@ -90,6 +90,7 @@ void instance_free(struct instance *instance)
         return;
     stop_timers(instance);
     loop_timer_stop(instance->supervisor->loop, &instance->restart_timer);
+    explain_forget(instance);
     tell_counts(instance);
     walls_forget(instance);
     kg_buf_free(&instance->unheard_type);
@@ -478,7 +479,7 @@ void instance_give_up(struct instance *instance, enum instance_event event)
 {
     struct audit *audit = instance->supervisor->audit;
     kg_auto(kg_buf_free) struct kg_buf words = {0};
-    const char *why = event == ON_REJECT   ? "its author must mend it"
+    const char *why = event == ON_REJECT   ? "its author must fix it"
                       : event == ON_REFUSE ? "its files are not those that were approved"
                                            : "too many failures";
     if (event == ON_REJECT)

@@ -42,7 +42,7 @@ enum instance_event {
     ON_END,     /* we end the process: a violation, a hang, bad health */
     ON_EXIT,    /* the process is gone */
     ON_CRASH,   /* it went, and should not have */
-    ON_REJECT,  /* its author must mend it: no restart */
+    ON_REJECT,  /* its author must fix it: no restart */
     ON_REFUSE,  /* the host does not let it start: no restart */
     ON_EXHAUST, /* too many failures in a row */
     ON_DUE,     /* the delay before a restart is over */
@@ -99,11 +99,13 @@ struct instance {
     struct kg_burst news;       /* notifications that are told one by one */
     struct kg_buf unheard_type; /* of the newest that was only counted */
     uint32_t unheard;
-    struct walls_tally *tallies;   /* owned; see walls.c */
-    bool preparing;                /* it is started once what its plan takes is known */
-    char *denied;                  /* owned; the last line that the gate missed; NULL: none */
-    uint64_t denied_ns;            /* when */
-    struct loop_timer count_timer; /* tells what was only counted */
+    struct walls_tally *tallies;    /* owned; see walls.c */
+    struct cage_attempts *attempts; /* owned; of this run; NULL: it is not watched */
+    struct loop_worker *looker;     /* owned; see explain.c; NULL until one is needed */
+    bool preparing;                 /* it is started once what its plan takes is known */
+    char *denied;                   /* owned; the last line that the gate missed; NULL: none */
+    uint64_t denied_ns;             /* when */
+    struct loop_timer count_timer;  /* tells what was only counted */
     uint32_t unaudited; /* notifications that came while the audit log could not be written */
     struct exit_report report, last_report; /* of this run; of the one before */
 };
@@ -141,6 +143,10 @@ void walls_take(void *instance, uint32_t index, int fd);
 void walls_end(struct instance *instance);
 void walls_forget(struct instance *instance); /* what it counted */
 void walls_denied(void *instance, enum cage_access access, const char *path);
+/* What it tries, if its cage is watched: the socket that tells it; the end of a run; and of all. */
+void explain_take(struct instance *instance, int fd);
+void explain_end(struct instance *instance);
+void explain_forget(struct instance *instance);
 /* What was only counted until now, as one event each; see walls.c and talk.c. */
 void walls_tell_counts(struct instance *instance);
 void talk_tell_counts(struct instance *instance);

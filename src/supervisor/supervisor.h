@@ -233,6 +233,8 @@ bool instance_may_complain(struct instance *instance, uint32_t *ret_suppressed);
 /* The capability that would have let it connect, if it was refused to since then; NULL: it was not.
  */
 const char *instance_denied_since(const struct instance *instance, uint64_t since_ns);
+/* The reason, in the audit log, of what was seen in a cage that is watched. */
+extern const char instance_seen_reason[];
 
 struct instance_facts {
     pid_t pid;             /* of the plugin itself, 0 without one */

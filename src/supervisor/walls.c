@@ -211,7 +211,9 @@ void walls_begin(struct instance *instance, const struct cage_plan *plan)
 void walls_take(void *data, uint32_t index, int fd)
 {
     struct instance *instance = data;
-    if (instance->network != NULL)
+    if (index == CAGE_SOCKET_TRIED)
+        explain_take(instance, fd);
+    else if (instance->network != NULL)
         gate_cage_take(instance->network, index, fd);
     else
         kg_close(&fd);
@@ -230,6 +232,7 @@ void walls_end(struct instance *instance)
     if (instance->network != NULL)
         gate_cage_free(instance->network);
     instance->network = NULL;
+    explain_end(instance);
 }
 
 void walls_denied(void *data, enum cage_access access, const char *path)

@@ -56,7 +56,7 @@ static int take_header(const struct reading *reading, const struct kg_node *head
     struct trace *trace = reading->trace;
     int64_t version = 0;
     if (!kg_node_int(kg_node_get(header, "kaged_trace"), &version) || version < 1)
-        return fail(reading, "it is no header of a trace: it has no \"kaged_trace\"");
+        return fail(reading, "it is not the header of a trace: it has no \"kaged_trace\"");
     if (version > TRACE_VERSION)
         return kg_fail(reading->err, KG_E_PARSE,
                        "line 1: it is a trace of version %lld, and this kaged reads version %d",
@@ -75,9 +75,9 @@ static int take_header(const struct reading *reading, const struct kg_node *head
     };
     for (size_t i = 0; i < KG_COUNT(texts); i++)
         if (!take_text(reading, header, texts[i].key, texts[i].ret_text))
-            return kg_fail(reading->err, KG_E_PARSE, "line 1: \"%s\" is no text", texts[i].key);
+            return kg_fail(reading->err, KG_E_PARSE, "line 1: \"%s\" is not text", texts[i].key);
     if (!manifest_name_is_valid(trace->plugin))
-        return fail(reading, "\"plugin\" is no name of a plugin");
+        return fail(reading, "\"plugin\" is not the name of a plugin");
     take_object(reading, header, "initialize", &trace->greeting);
     take_object(reading, header, "config", &trace->config);
     return 0;
@@ -103,12 +103,12 @@ static int take_record(struct reading *reading, const struct kg_node *node)
     if (!take_kind(node, &record.kind))
         return fail(reading, "\"dir\" is none of to, from, stderr, state and missed");
     if (!kg_node_int(kg_node_get(node, "t_us"), &record.t_us))
-        return fail(reading, "\"t_us\" is no whole number");
+        return fail(reading, "\"t_us\" is not a whole number");
     bool has_line = record.kind == TRACE_TO || record.kind == TRACE_FROM;
     if (!take_text(reading, node, "line", &record.line) || (has_line && record.line.data == NULL))
-        return fail(reading, "\"line\" is no text");
+        return fail(reading, "\"line\" is not text");
     if (record.kind == TRACE_STATE && !take_text(reading, node, "to", &record.state))
-        return fail(reading, "\"to\" is no text");
+        return fail(reading, "\"to\" is not text");
     if (memchr(record.line.data ? record.line.data : "", '\n', record.line.length) != NULL)
         return fail(reading, "\"line\" has a line end in it");
     record.redacted = kg_node_is_true(node, "redacted");

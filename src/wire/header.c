@@ -4,21 +4,10 @@
  */
 #include "wire/wire.h"
 
+#include "base/base64.h"
+
 #define OPEN  "=?base64?"
 #define CLOSE "?="
-
-static void put_base64(struct kg_buf *out, struct kg_str bytes)
-{
-    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    for (size_t i = 0; i < bytes.length; i += 3) {
-        size_t count = bytes.length - i < 3 ? bytes.length - i : 3;
-        uint32_t bits = 0;
-        for (size_t k = 0; k < 3; k++)
-            bits = bits << 8 | (k < count ? (unsigned char)bytes.data[i + k] : 0u);
-        for (size_t k = 0; k < 4; k++)
-            kg_buf_char(out, k <= count ? digits[bits >> (18 - 6 * k) & 63] : '=');
-    }
-}
 
 void header_put(struct kg_buf *out, struct kg_str value)
 {
@@ -31,7 +20,7 @@ void header_put(struct kg_buf *out, struct kg_str value)
         return;
     }
     kg_buf_text(out, OPEN);
-    put_base64(out, value);
+    kg_base64_put(out, value);
     kg_buf_text(out, CLOSE);
 }
 
@@ -41,7 +30,7 @@ bool header_is(struct kg_str header, struct kg_str value)
     if (!kg_str_starts(header, OPEN) || !kg_str_ends(header, CLOSE))
         return header.data != NULL && kg_str_equal(header, value);
     kg_buf_text(&wrapped, OPEN);
-    put_base64(&wrapped, value);
+    kg_base64_put(&wrapped, value);
     kg_buf_text(&wrapped, CLOSE);
     return kg_str_equal(header, kg_buf_view(&wrapped));
 }

@@ -702,6 +702,12 @@ static void every_attack_on_files_fails_for_an_ordinary_user_too(void **state)
     world_again_as_ordinary_user();
 }
 
+static void all_of_it_holds_while_it_is_watched(void **state)
+{
+    (void)state;
+    world_again_watched();
+}
+
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
@@ -726,6 +732,7 @@ int main(void)
         cmocka_unit_test(program_in_tmp_is_not_run),
         cmocka_unit_test(program_in_a_folder_that_may_be_written_is_not_run),
         cmocka_unit_test(every_attack_on_files_fails_for_an_ordinary_user_too),
+        cmocka_unit_test(all_of_it_holds_while_it_is_watched),
     };
     return cmocka_run_group_tests_name("cage attack files", tests, make_folders, free_folders);
 }

@@ -632,8 +632,8 @@ static void plugin_cannot_signal_out_of_its_domain(void **state)
 static void text_of_the_plan_is_a_file_in_the_cage(void **state)
 {
     (void)state;
-    struct cage_plan *plan = world_plan(world, COMMAND("./probe", "show", "/etc/hosts"));
-    cage_steps_add(&plan->steps, CAGE_STEP_TEXT, "/etc/hosts", "127.0.0.1 localhost\n", 0);
+    struct cage_plan *plan = world_plan(world, COMMAND("./probe", "show", "/etc/motd"));
+    cage_steps_add(&plan->steps, CAGE_STEP_TEXT, "/etc/motd", "127.0.0.1 localhost\n", 0);
     /* Before the root is closed. */
     struct cage_step text = plan->steps.items[plan->steps.count - 1];
     memmove(plan->steps.items + 1, plan->steps.items,
@@ -698,6 +698,12 @@ static void all_of_it_holds_for_an_ordinary_user_too(void **state)
     world_again_as_ordinary_user();
 }
 
+static void all_of_it_holds_while_it_is_watched(void **state)
+{
+    (void)state;
+    world_again_watched();
+}
+
 /* -- the suite --------------------------------------------------------------------------------- */
 
 static int make_world(void **state)
@@ -751,6 +757,7 @@ int main(void)
         IN_BASE(landlock_refuses_to_change_what_is_not_listed),
         IN_BASE(cage_whose_rules_cannot_be_applied_is_not_built),
         cmocka_unit_test(all_of_it_holds_for_an_ordinary_user_too),
+        cmocka_unit_test(all_of_it_holds_while_it_is_watched),
     };
     return cmocka_run_group_tests_name("cage files", tests, make_world, free_world);
 }

@@ -279,21 +279,36 @@ static void on_settled(struct kg_wait *wait, const struct kg_err *err_or_null)
     KG_CONTAINER(wait, struct settled, settling.wait)->done = true;
 }
 
+/* What was asked for is loaded, let happen and entered. */
+static void enter_loaded(struct loading *loading)
+{
+    struct host_world *world = loading->world;
+    struct settled settled = {0};
+    struct kg_err err;
+    host_world_wait(world, is_done, &loading->done);
+    host_world_wait(world, is_active, loading);
+    if (projects_enter(world->host, kg_str(loading->id), &err) < 0)
+        fail_msg("%s", err.message);
+    projects_when_settled(world->host, loading->id, NULL, &settled.settling, on_settled);
+    host_world_wait(world, is_done, &settled.done);
+    free(loading->id);
+}
+
 void host_world_load(struct host_world *world, const char *yaml)
 {
     kg_auto(kg_free) char *folder = kg_format("%s/.kaged", world->project);
     kg_auto(kg_free) char *file = kg_format("%s/project.yaml", folder);
     struct loading loading = {.world = world};
-    struct settled settled = {0};
     struct kg_err err;
     assert_int_equal(kg_make_dirs(folder, 0755, &err), 0);
     write_file(file, kg_str(yaml), 0644);
     projects_load(world->host, file, false, "tester", on_loaded, &loading);
-    host_world_wait(world, is_done, &loading.done);
-    host_world_wait(world, is_active, &loading);
-    if (projects_enter(world->host, kg_str(loading.id), &err) < 0)
-        fail_msg("%s", err.message);
-    projects_when_settled(world->host, loading.id, &settled.settling, on_settled);
-    host_world_wait(world, is_done, &settled.done);
-    free(loading.id);
+    enter_loaded(&loading);
+}
+
+void host_world_load_text(struct host_world *world, const char *id, const char *text)
+{
+    struct loading loading = {.world = world};
+    projects_load_text(world->host, id, kg_str(text), "tester", on_loaded, &loading);
+    enter_loaded(&loading);
 }

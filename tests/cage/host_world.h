@@ -27,6 +27,7 @@ void host_world_install(struct host_world *world, const char *name, const char *
 void host_world_start(struct host_world *world);
 /* Writes and loads the project, lets it use its plugins, enters it and waits for those. */
 void host_world_load(struct host_world *world, const char *yaml);
+void host_world_load_text(struct host_world *world, const char *id, const char *text);
 void host_world_wait(struct host_world *world, bool (*done)(void *data), void *data);
 void host_world_wait_state(struct host_world *world, const char *plugin, enum instance_state state);
 struct host_status host_world_status(struct host_world *world, const char *name);

@@ -408,6 +408,12 @@ static void limits_hold_for_an_ordinary_user_too(void **state)
     world_again_as_ordinary_user();
 }
 
+static void all_of_it_holds_while_it_is_watched(void **state)
+{
+    (void)state;
+    world_again_watched();
+}
+
 /* -- the suite --------------------------------------------------------------------------------- */
 
 static int make_world(void **state)
@@ -442,6 +448,7 @@ int main(void)
         cmocka_unit_test(next_daemon_removes_what_a_killed_one_left),
         cmocka_unit_test(spawner_with_few_files_refuses_cages_and_goes_on),
         cmocka_unit_test(limits_hold_for_an_ordinary_user_too),
+        cmocka_unit_test(all_of_it_holds_while_it_is_watched),
     };
     return cmocka_run_group_tests_name("cage limits", tests, make_world, free_world);
 }

@@ -139,7 +139,7 @@ static void caller_free(struct caller *caller)
 static struct local_provider provider;
 static struct local_model model = {.provider = &provider, .model = {"m", 1}};
 
-static int ask(struct model_client *client, const char *path, struct caller *caller,
+static int ask(struct helper_pool *client, const char *path, struct caller *caller,
                struct kg_err *err)
 {
     char url[64];
@@ -158,7 +158,7 @@ static int ask(struct model_client *client, const char *path, struct caller *cal
     return model_ask(client, &request, &ops, caller, &caller->call, err);
 }
 
-static void must_ask(struct model_client *client, const char *path, struct caller *caller)
+static void must_ask(struct helper_pool *client, const char *path, struct caller *caller)
 {
     struct kg_err err;
     if (ask(client, path, caller, &err) < 0)
@@ -178,7 +178,7 @@ static bool has_told(void *data)
 #define wait_until(condition, data)                                                                \
     assert_true(loop_run_until(world->loop, condition, data, WORLD_WAIT_MS))
 
-static void assert_whole_answer(struct model_client *client)
+static void assert_whole_answer(struct helper_pool *client)
 {
     kg_auto(caller_free) struct caller caller = {0};
     must_ask(client, "v1", &caller);
@@ -192,7 +192,7 @@ static void assert_whole_answer(struct model_client *client)
 
 /* -- clients ----------------------------------------------------------------------------------- */
 
-static struct model_place place;
+static struct helper_pool_place place;
 
 static void on_closed(void *data)
 {
@@ -204,31 +204,29 @@ static bool is_set(void *data)
     return *(bool *)data;
 }
 
-static struct model_client *client_new(void)
+static struct helper_pool *client_new(void)
 {
-    place = (struct model_place){
-        .loop = world->loop,
-        .spawner = world->spawner,
+    place = (struct helper_pool_place){
+        .where = {world->loop, world->spawner, gate},
         .facts = world->facts,
-        .gate = gate,
         .calls_max = 8,
         .idle_ms = 60000,
     };
-    return model_client_new(&place);
+    return model_pool_new(&place);
 }
 
-static void client_end(struct model_client *client)
+static void client_end(struct helper_pool *client)
 {
     bool closed = false;
-    model_client_close(client, on_closed, &closed);
+    helper_pool_close(client, on_closed, &closed);
     wait_until(is_set, &closed);
-    assert_int_equal(model_client_processes(client), 0);
-    model_client_free(client);
+    assert_int_equal(helper_pool_processes(client), 0);
+    helper_pool_free(client);
 }
 
 static bool has_no_process(void *data)
 {
-    return model_client_processes(data) == 0;
+    return helper_pool_processes(data) == 0;
 }
 
 /* -- tests ------------------------------------------------------------------------------------- */
@@ -236,18 +234,18 @@ static bool has_no_process(void *data)
 static void an_answer_comes_through_the_cage(void **state)
 {
     (void)state;
-    struct model_client *client = client_new();
-    assert_int_equal(model_client_processes(client), 0);
+    struct helper_pool *client = client_new();
+    assert_int_equal(helper_pool_processes(client), 0);
     assert_whole_answer(client);
     assert_whole_answer(client);
-    assert_int_equal(model_client_processes(client), 1);
+    assert_int_equal(helper_pool_processes(client), 1);
     client_end(client);
 }
 
 static void an_idle_process_ends_and_comes_back(void **state)
 {
     (void)state;
-    struct model_client *client = client_new();
+    struct helper_pool *client = client_new();
     place.idle_ms = 1;
     assert_whole_answer(client);
     wait_until(has_no_process, client);
@@ -258,7 +256,7 @@ static void an_idle_process_ends_and_comes_back(void **state)
 static void calls_go_side_by_side_up_to_the_bound(void **state)
 {
     (void)state;
-    struct model_client *client = client_new();
+    struct helper_pool *client = client_new();
     struct kg_err err;
     place.calls_max = 2;
     kg_auto(caller_free) struct caller slow = {0}, other = {0};
@@ -277,7 +275,7 @@ static void calls_go_side_by_side_up_to_the_bound(void **state)
 static void a_cancelled_call_is_not_heard_of_again(void **state)
 {
     (void)state;
-    struct model_client *client = client_new();
+    struct helper_pool *client = client_new();
     kg_auto(caller_free) struct caller unsent = {0}, sent = {0};
     must_ask(client, "v1", &unsent);
     model_cancel(unsent.call);
@@ -285,7 +283,7 @@ static void a_cancelled_call_is_not_heard_of_again(void **state)
     wait_until(has_told, &sent);
     model_cancel(sent.call);
     assert_whole_answer(client);
-    assert_int_equal(model_client_processes(client), 1);
+    assert_int_equal(helper_pool_processes(client), 1);
     assert_false(unsent.done || sent.done);
     assert_int_equal(unsent.told.length, 0);
     client_end(client);
@@ -294,7 +292,7 @@ static void a_cancelled_call_is_not_heard_of_again(void **state)
 static void a_call_has_its_time_and_no_more(void **state)
 {
     (void)state;
-    struct model_client *client = client_new();
+    struct helper_pool *client = client_new();
     kg_auto(caller_free) struct caller caller = {0};
     struct kg_err err;
     must_ask(client, "v1", &caller); /* fills in the provider */
@@ -349,7 +347,7 @@ static bool kill_model_process(void *data)
 static void a_process_that_dies_ends_its_calls_and_the_next_is_a_new_one(void **state)
 {
     (void)state;
-    struct model_client *client = client_new();
+    struct helper_pool *client = client_new();
     kg_auto(caller_free) struct caller caller = {0};
     must_ask(client, "half", &caller);
     wait_until(has_told, &caller);
@@ -366,7 +364,7 @@ static void a_process_that_dies_ends_its_calls_and_the_next_is_a_new_one(void **
 static void a_provider_with_another_address_gets_another_process(void **state)
 {
     (void)state;
-    struct model_client *client = client_new();
+    struct helper_pool *client = client_new();
     kg_auto(caller_free) struct caller slow = {0}, lost = {0};
     struct kg_err err;
     must_ask(client, "half", &slow);
@@ -379,7 +377,7 @@ static void a_provider_with_another_address_gets_another_process(void **state)
     assert_int_equal(lost.end.failure, MODEL_LOST);
     assert_string_equal(lost.end.err.message, "provider mine: it could not be reached: 127.0.0.1 "
                                               "port 1: Connection refused");
-    assert_int_equal(model_client_processes(client), 2);
+    assert_int_equal(helper_pool_processes(client), 2);
     assert_false(slow.done);
     client_end(client);
 }
@@ -387,28 +385,28 @@ static void a_provider_with_another_address_gets_another_process(void **state)
 static void freeing_the_client_leaves_nothing(void **state)
 {
     (void)state;
-    struct model_client *client = client_new();
+    struct helper_pool *client = client_new();
     kg_auto(caller_free) struct caller caller = {0};
     must_ask(client, "half", &caller);
     wait_until(has_told, &caller);
-    model_client_free(client);
+    helper_pool_free(client);
     client = client_new();
     must_ask(client, "half", &caller);
-    model_client_free(client);
-    model_client_free(NULL);
+    helper_pool_free(client);
+    helper_pool_free(NULL);
     assert_false(caller.done);
 }
 
 static void without_a_cage_no_model_is_asked(void **state)
 {
     (void)state;
-    struct model_client *client = client_new();
+    struct helper_pool *client = client_new();
     struct caller caller = {0};
     struct kg_err err;
     place.facts = NULL;
     assert_int_equal(ask(client, "v1", &caller, &err), -EINVAL);
     assert_int_equal(err.code, KG_E_STOPPING);
-    model_client_free(client);
+    helper_pool_free(client);
 }
 
 static void all_of_it_works_for_an_ordinary_user_too(void **state)

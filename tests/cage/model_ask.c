@@ -80,11 +80,11 @@ static bool is_true(void *data)
     return *(bool *)data;
 }
 
-static int ask(const struct model_place *place, const struct local_model *model,
+static int ask(const struct helper_pool_place *place, const struct local_model *model,
                const struct kg_str request, struct kg_err *err)
 {
     static const struct model_ops ops = {.on_event = on_event, .on_done = on_done};
-    struct model_client *client = model_client_new(place);
+    struct helper_pool *client = model_pool_new(place);
     struct model_request asked = {.model = model};
     struct model_call *call;
     bool closed = false;
@@ -92,10 +92,10 @@ static int ask(const struct model_place *place, const struct local_model *model,
     (void)kg_json_member(request, "tools", &asked.tools);
     int result = model_ask(client, &asked, &ops, NULL, &call, err);
     if (result == 0)
-        loop_run_until(place->loop, is_true, &is_over, LONGEST_MS);
-    model_client_close(client, on_closed, &closed);
-    loop_run_until(place->loop, is_true, &closed, LONGEST_MS);
-    model_client_free(client);
+        loop_run_until(place->where.loop, is_true, &is_over, LONGEST_MS);
+    helper_pool_close(client, on_closed, &closed);
+    loop_run_until(place->where.loop, is_true, &closed, LONGEST_MS);
+    helper_pool_free(client);
     return result;
 }
 
@@ -118,18 +118,18 @@ int main(int count, char **words)
     const struct local_model *model = local ? local_model_find(local, kg_str(words[2])) : NULL;
     if (model == NULL || kg_read_file(words[3], REQUEST_MAX, &request, &err) < 0)
         return leave(&err);
-    struct model_place place = {.loop = loop_new(), .calls_max = 1, .idle_ms = 1000};
+    struct helper_pool_place place = {.where.loop = loop_new(), .calls_max = 1, .idle_ms = 1000};
     struct cage_facts *facts = cage_facts_probe(&err);
     place.facts = facts;
-    place.spawner = facts ? cage_spawner_start(&err) : NULL;
-    if (place.spawner == NULL ||
-        cage_spawner_attach(place.spawner, place.loop, on_lost, NULL, &err) < 0)
+    place.where.spawner = facts ? cage_spawner_start(&err) : NULL;
+    if (place.where.spawner == NULL ||
+        cage_spawner_attach(place.where.spawner, place.where.loop, on_lost, NULL, &err) < 0)
         return leave(&err);
-    place.gate = gate_new(place.loop, &limits, &err);
-    int result = place.gate ? ask(&place, model, kg_buf_view(&request), &err) : -1;
-    gate_free(place.gate);
-    cage_spawner_free(place.spawner);
-    loop_free(place.loop);
+    place.where.gate = gate_new(place.where.loop, &limits, &err);
+    int result = place.where.gate ? ask(&place, model, kg_buf_view(&request), &err) : -1;
+    gate_free(place.where.gate);
+    cage_spawner_free(place.where.spawner);
+    loop_free(place.where.loop);
     cage_facts_free(facts);
     local_free(local);
     return result < 0 ? leave(&err) : EXIT_SUCCESS;

@@ -669,6 +669,12 @@ static void all_of_it_works_for_an_ordinary_user_too(void **state)
     world_again_as_ordinary_user();
 }
 
+static void all_of_it_holds_while_it_is_watched(void **state)
+{
+    (void)state;
+    world_again_watched();
+}
+
 /* -- the suite --------------------------------------------------------------------------------- */
 
 static int make_world(void **state)
@@ -715,6 +721,7 @@ int main(void)
         cmocka_unit_test(signals_while_the_network_is_made_end_the_cage),
         cmocka_unit_test(freeing_the_spawner_while_networks_are_made_leaves_nothing),
         cmocka_unit_test(all_of_it_works_for_an_ordinary_user_too),
+        cmocka_unit_test(all_of_it_holds_while_it_is_watched),
     };
     static struct CMUnitTest tests[KG_COUNT(attempts) + KG_COUNT(plain)];
     size_t count = 0;

@@ -160,6 +160,7 @@ const struct dialect dialect_parrot = {
     .rules = {.begins = PEER_WAITING, .takes_any_id = true},
     .ping = "bird/there",
     .steps = steps,
+    .tells_context = true,
     .knows = {[DIALECT_METHOD] = true},
     .call = call,
     .read = read_answer,

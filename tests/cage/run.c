@@ -242,6 +242,12 @@ static void all_of_it_holds_for_an_ordinary_user_too(void **state)
     world_again_as_ordinary_user();
 }
 
+static void all_of_it_holds_while_it_is_watched(void **state)
+{
+    (void)state;
+    world_again_watched();
+}
+
 /* -- the suite --------------------------------------------------------------------------------- */
 
 static int make_world(void **state)
@@ -275,6 +281,7 @@ int main(void)
         cmocka_unit_test(cancelled_run_tells_nobody_and_others_go_on),
         cmocka_unit_test(output_is_handed_over_as_it_comes_and_a_killed_run_is_told),
         cmocka_unit_test(all_of_it_holds_for_an_ordinary_user_too),
+        cmocka_unit_test(all_of_it_holds_while_it_is_watched),
     };
     return cmocka_run_group_tests_name("cage run", tests, make_world, free_world);
 }

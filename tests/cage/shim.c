@@ -83,7 +83,8 @@ static void add_mount(struct kg_buf *orders, char letter, const char *path)
 static struct kg_buf orders_with(const struct kg_buf *mounts)
 {
     struct kg_buf rest = {0}, orders = {0};
-    const char *const first[] = {MANY, "0", ""}, *const last[] = {"", "/bin/sh", "-c", "exit 7"};
+    const char *const first[] = {MANY, "0", "0", ""}, *const last[] = {"", "/bin/sh", "-c",
+                                                                       "exit 7"};
     for (size_t i = 0; i < KG_COUNT(first); i++)
         add(&rest, first[i]);
     kg_buf_append(&rest, mounts->data, mounts->length);

@@ -66,12 +66,14 @@ static void on_done(void *data, const struct projects_tool_reply *reply)
     kg_buf_str(&asked->result, reply->result);
 }
 
+static const char *project_id = "music"; /* whose agents ask */
+
 static void ask(struct asked *asked, const char *agent, const char *tool, const char *arguments)
 {
     kg_auto(host_asker_cleanup) struct host_asker *ann = host_asker_new("ann", "req_1");
     kg_auto(host_asker_cleanup) struct host_asker *asker = host_asker_for(
         ann,
-        &(struct host_asker){.project_id = "music", .agent_path = agent, .session_id = "ses_1"});
+        &(struct host_asker){.project_id = project_id, .agent_path = agent, .session_id = "ses_1"});
     const struct projects_tool_request request = {
         .asker = asker,
         .tool = kg_str(tool),
@@ -359,6 +361,86 @@ static void without_its_project_a_tool_is_blocked(void **state)
     forget(&asked);
 }
 
+/* -- a project from the state ------------------------------------------------------------------ */
+
+#define STATE_PROJECT(tools)                                                                       \
+    "{\"version\":1,\"name\":\"o-1\",\"primary\":{\"tools\":{" tools "},\"plugins\":{"             \
+    "\"first\":{\"package\":\"alpha\"},\"third\":{\"package\":\"gamma\"}}}}"
+
+static void on_unloaded(void *data, const struct kg_err *err_or_null)
+{
+    assert_null(err_or_null);
+    *(bool *)data = true;
+}
+
+static bool is_true(void *data)
+{
+    return *(bool *)data;
+}
+
+static void on_refused_load(void *data, const struct projects_loaded *loaded,
+                            const struct kg_problems *problems, const struct kg_err *err)
+{
+    assert_null(loaded);
+    assert_non_null(err);
+    assert_true(problems == NULL || problems->count > 0);
+    *(enum kg_code *)data = err->code;
+}
+
+static bool is_a_code(void *data)
+{
+    return *(enum kg_code *)data != KG_OK;
+}
+
+static enum kg_code refusal_of(const char *id, const char *text)
+{
+    enum kg_code code = KG_OK;
+    projects_load_text(world->host, id, kg_str(text), "tester", on_refused_load, &code);
+    host_world_wait(world, is_a_code, &code);
+    return code;
+}
+
+static void see_alpha(void)
+{
+    struct asked asked = answer_of("primary", "alpha.act", "{\"acts\":{\"echo\":true}}");
+    assert_result_has(&asked, "\\\"project_id\\\": \\\"o-1\\\"");
+    assert_null(strstr(asked.result.data, "project_root"));
+    forget(&asked);
+}
+
+/* What a text says counts at once, and one that cannot be used leaves all as it was. */
+static void see_exchange(void)
+{
+    assert_int_equal(refusal_of("o-1", "{\"version\":1,\"name\":\"o-1\"}"), KG_E_INVALID_PROJECT);
+    assert_int_equal(refusal_of("o-2", STATE_PROJECT("")), KG_E_CONFLICT);
+    see_alpha();
+    host_world_load_text(world, "o-1", STATE_PROJECT("\"alpha.act\":false"));
+    struct asked off = answer_of("primary", "alpha.act", "");
+    assert_refused(&off, KG_E_REFUSED, "disabled");
+    forget(&off);
+}
+
+static void a_project_from_the_state_has_no_folder(void **state)
+{
+    (void)state;
+    bool unloaded = false;
+    host_world_load_text(world, "o-1", STATE_PROJECT(""));
+    struct projects_facts facts = projects_facts(projects_find(world->host, KG_STR("o-1"), NULL));
+    assert_null(facts.root);
+    assert_null(facts.path);
+    assert_string_equal(facts.source, "state");
+    project_id = "o-1";
+    see_alpha();
+    struct asked homeless = answer_of("primary", "gamma.act", "");
+    assert_true(homeless.blocked);
+    forget(&homeless);
+    see_exchange();
+    projects_unload(world->host, KG_STR("o-1"), true, "tester", on_unloaded, &unloaded);
+    host_world_wait(world, is_true, &unloaded);
+    assert_null(projects_find(world->host, KG_STR("o-1"), NULL));
+    project_id = "music";
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -375,6 +457,7 @@ int main(void)
         cmocka_unit_test(a_plugin_that_ends_meanwhile_blocks),
         cmocka_unit_test(a_plugin_that_is_down_blocks_and_one_that_starts_is_waited_for),
         cmocka_unit_test(who_leaves_is_not_answered),
+        cmocka_unit_test(a_project_from_the_state_has_no_folder),
         cmocka_unit_test(without_its_project_a_tool_is_blocked),
     };
     return cmocka_run_group_tests(tests, setup, teardown);

@@ -142,12 +142,16 @@ static void on_exited(void *data, const struct cage_exit *how, const char *error
     run->how = *how;
     run->error = error ? kg_strdup(error) : NULL;
     run->child = NULL;
+    if (run->attempts != NULL)
+        cage_attempts_finish(run->attempts);
 }
 
 static void on_socket(void *data, uint32_t index, int fd)
 {
     struct run *run = data;
-    if (run->world->on_socket != NULL)
+    if (index == CAGE_SOCKET_TRIED)
+        run->attempts = cage_attempts_new(run->world->loop, fd, NULL, NULL);
+    else if (run->world->on_socket != NULL)
         run->world->on_socket(run->world, index, fd);
     else
         close(fd);
@@ -170,7 +174,8 @@ struct cage_policy world_policy(struct world *world, const char *const *command)
                                 .command = command,
                                 .env = env,
                                 .processes_max = WORLD_PROCESSES,
-                                .tmp_bytes = WORLD_TMP_BYTES};
+                                .tmp_bytes = WORLD_TMP_BYTES,
+                                .watched = getenv(WORLD_WATCHED) != NULL};
 }
 
 static struct cage_plan *make_plan(struct world *world, const struct cage_policy *policy)
@@ -268,6 +273,7 @@ void run_free(struct run **at)
     kg_close(&run->in_fd);
     kg_buf_free(&run->out);
     kg_buf_free(&run->err);
+    cage_attempts_free(run->attempts);
     free(run->error);
     free(run);
 }
@@ -306,13 +312,15 @@ void world_read(int fd, void *bytes, size_t size)
     }
 }
 
-static int run_as_ordinary_user(int output)
+static int run_again(int output, bool as_ordinary_user)
 {
     char *const argv[] = {program_invocation_short_name, NULL};
     if (dup2(output, STDOUT_FILENO) < 0 || dup2(output, STDERR_FILENO) < 0)
         return 126;
     setenv("CMOCKA_MESSAGE_OUTPUT", "STDOUT", 1);
-    if (setgid(ORDINARY_UID) < 0 || setuid(ORDINARY_UID) < 0 || chdir("/") < 0)
+    if (as_ordinary_user && (setgid(ORDINARY_UID) < 0 || setuid(ORDINARY_UID) < 0))
+        return 126;
+    if (chdir("/") < 0)
         return 126;
     char self[4096];
     prctl(PR_SET_DUMPABLE, 1);
@@ -327,28 +335,26 @@ static int run_as_ordinary_user(int output)
 }
 
 /* What was skipped over there is a note here; what failed is shown whole, but for what did not. */
-static void pass_on(char *text, bool failed)
+static void pass_on(char *text, const char *how, bool failed)
 {
     unsigned shown = 0;
     for (char *line = strtok(text, "\n"); line != NULL; line = strtok(NULL, "\n"))
         if (strncmp(line, "SKIP ", 5) == 0)
-            printf("# as uid %d: %s\n", ORDINARY_UID, line);
+            printf("# %s: %s\n", how, line);
         else if (failed && strstr(line, " OK ] ") == NULL && strstr(line, "[ RUN ") == NULL &&
                  shown++ < SHOWN_LINES_MAX)
             printf("%s\n", line);
 }
 
-void world_again_as_ordinary_user(void)
+static void do_again(bool as_ordinary_user, const char *how)
 {
-    if (geteuid() != 0)
-        return;
     /* A file, not a pipe: whoever outlives that run, and holds its output, must not hold this one.
      */
     kg_auto(kg_close) int output = memfd_create("second run", MFD_CLOEXEC);
     assert_true(output >= 0);
     pid_t pid = fork();
     if (pid == 0)
-        _exit(run_as_ordinary_user(output));
+        _exit(run_again(output, as_ordinary_user));
     int status = 0;
     assert_int_equal(waitpid(pid, &status, 0), pid);
     kg_auto(kg_buf_free) struct kg_buf said = {0};
@@ -356,7 +362,27 @@ void world_again_as_ordinary_user(void)
     kg_buf_reserve(&said, (size_t)size + 1);
     assert_int_equal(pread(output, said.data, (size_t)size, 0), size);
     said.length = (size_t)size;
-    pass_on(kg_buf_terminate(&said), status != 0);
+    pass_on(kg_buf_terminate(&said), how, status != 0);
     if (status != 0)
-        fail_msg("as uid %d: status %d", ORDINARY_UID, status);
+        fail_msg("%s: status %d", how, status);
+}
+
+#define WORLD_AGAIN "KAGED_TEST_AGAIN" /* this is not the first run */
+
+void world_again_as_ordinary_user(void)
+{
+    if (geteuid() != 0)
+        return;
+    setenv(WORLD_AGAIN, "1", 1);
+    do_again(true, "as an ordinary user");
+    unsetenv(WORLD_AGAIN);
+}
+
+void world_again_watched(void)
+{
+    if (getenv(WORLD_AGAIN) != NULL || getenv(WORLD_WATCHED) != NULL)
+        return;
+    setenv(WORLD_WATCHED, "1", 1);
+    do_again(false, "while it is watched");
+    unsetenv(WORLD_WATCHED);
 }

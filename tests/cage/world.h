@@ -40,6 +40,12 @@ void world_skip(const char *test, const char *reason);
  * if that fails. Started by anybody else it does nothing.
  */
 void world_again_as_ordinary_user(void);
+/*
+ * Runs this whole program a second time with cages that are watched, which by the test before it is
+ * once more as an ordinary user.
+ */
+void world_again_watched(void);
+#define WORLD_WATCHED "KAGED_TEST_WATCHED" /* in the environment of that run */
 
 /* One command in a cage, from the request to its end. */
 struct run {
@@ -54,6 +60,7 @@ struct run {
     int in_fd;
     pid_t bwrap;
     uv_poll_t *out_poll, *err_poll;
+    struct cage_attempts *attempts; /* owned; NULL unless it is watched */
 };
 
 /* A policy for the plugin's folder; command ends in NULL, and must live as long. */

@@ -207,6 +207,7 @@ class Run(FlowTest):
         while not lines or "Ctrl-C" not in lines[-1]:
             lines.append(run.stdout.readline())
             self.assertNotEqual(lines[-1], "", lines)
+        self.assertIn("The operator's page, for the browser that opens this first:\n", lines)
         started = descendants(run.pid)
         self.assertGreater(len(started), 3)
         run.send_signal(signal.SIGINT)

@@ -142,7 +142,7 @@ class WithoutBwrap(FlowTest):
                                                                ["doctor", "--json"])
         self.assertEqual((code, json_code), (5, 5), out)
         self.assertRegex(out, r"(?m)^FAIL  bwrap            bwrap is not on this machine$")
-        self.assertIn("to mend it: install the package bubblewrap", out)
+        self.assertIn("to fix it: install the package bubblewrap", out)
         self.assertIn("Plugins will refuse to start.", out)
         self.assertEqual(json.loads(answer)["verdict"], "none")
 
@@ -160,7 +160,7 @@ class WithoutBwrap(FlowTest):
         self.assertEqual(stopped[0], 0)
         with open(os.path.join(self.home.home, "state/logs/kaged.log")) as log:
             text = log.read()
-        self.assertIn("no plugin can be started: cage: bwrap is not on this machine; to mend it: "
+        self.assertIn("no plugin can be started: cage: bwrap is not on this machine; to fix it: "
                       "install the package bubblewrap", text)
 
 

@@ -94,9 +94,26 @@ class Requests(FlowTest):
         answer, _ = self.exchange(plain(b"x" * 100000))
         self.assertEqual((answer["status"], answer["body"], answer["truncated"]), (200, "x" * 1000, True))
 
-    def test_what_is_no_text_is_replaced(self):
-        answer, _ = self.exchange(plain(b"\xff\x00ok"))
-        self.assertEqual(answer["body"], "\ufffd\0ok")
+    def test_bytes_go_out_and_come_back_as_they_are(self):
+        answer, (request,) = self.exchange(plain(b"\xff\x00ok", headers="Content-Type: image/png\r\n"), http="POST",
+                                           body_base64="/wA=")
+        self.assertEqual((answer["body_base64"], answer["content_type"]), ("/wBvaw==", "image/png"))
+        self.assertNotIn("body", answer)
+        self.assertIn(b"Content-Length: 2\r\n", request)
+
+    def test_a_request_that_is_cancelled_is_not_answered(self):
+        with socket.create_server(("127.0.0.1", 0)) as silent, Server(plain(b"hello")) as server, Fetch() as fetch:
+            url = f"http://127.0.0.1:{silent.getsockname()[1]}/"
+            params = {"method": "GET", "url": url, "timeout_ms": PATIENCE * 1000, "answer_bytes": 10}
+            fetch.write(json.dumps({"jsonrpc": "2.0", "id": 7, "method": "fetch", "params": params}).encode() + b"\n")
+            silent.settimeout(PATIENCE)
+            connection, _ = silent.accept()
+            with connection:
+                fetch.write(b'{"jsonrpc":"2.0","method":"cancel","params":{"id":7}}\n')
+                connection.settimeout(PATIENCE)
+                while connection.recv(65536):
+                    pass  # until it is let go
+            self.assertEqual(fetch.ask({**params, "url": server.url})["body"], "hello")
 
     def test_servers_that_do_not_speak_http_are_errors_in_words(self):
         for answer in (b"", b"nonsense\r\n\r\n", b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nshort",
@@ -116,7 +133,7 @@ class Requests(FlowTest):
 
     def test_requests_that_do_not_fit_are_refused(self):
         with Fetch() as fetch:
-            for params in ({}, [], {"url": 1, "method": "GET"}, {"url": "http://x/", "method": "GET", "answer_bytes": -1}):
+            for params in ({"url": "http://x/", "method": "GET", "answer_bytes": 1, "body_base64": "?"}, {}, [], {"url": 1, "method": "GET"}, {"url": "http://x/", "method": "GET", "answer_bytes": -1}):
                 self.assertIn("does not fit", fetch.ask(params)["message"])
             fetch.write(b'{"jsonrpc":"2.0","id":1,"method":"chat"}\n')
             self.assertIn("no such method", fetch.line()["message"])

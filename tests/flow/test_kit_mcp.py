@@ -114,7 +114,7 @@ class Rules(McpKit):
         self.assertNotIn("initialize.answer", [rule["rule"] for rule in report["rules"]])
         code, _, words = kit.kit(folder, "--rule", "initialize.answer")
         self.assertEqual(code, 2)
-        self.assertIn("initialize.answer is no rule for faulty, which speaks MCP", words)
+        self.assertIn("initialize.answer is not a rule for faulty, which speaks MCP", words)
         code, _, words = kit.kit(kit.stage("good-python", self.folder), "--rule", "mcp.info")
         self.assertEqual(code, 2)
         self.assertIn("which speaks kaged's own protocol", words)

@@ -5,6 +5,7 @@ import subprocess
 import tempfile
 
 from harness import KAGED, Daemon, FlowTest, main
+from terminal import Terminal
 
 FILES = {"claude": (".claude.json", "mcpServers"), "cursor": (".cursor/mcp.json", "mcpServers"),
          "vscode": (".config/Code/User/mcp.json", "servers"),
@@ -43,6 +44,24 @@ class Connect(FlowTest):
             self.assertIn("serve", text)
             self.assertIn(key, text)
             self.assertFalse(os.path.exists(self.path(client)))
+
+    def connect_at_terminal(self, answer):
+        command = [KAGED, "--home", self.home + "/k", "mcp", "connect", "cursor", "--write"]
+        with Terminal(command, {**os.environ, "HOME": self.home}) as terminal:
+            terminal.read_until("secrets hidden, for kaged mcp log?")
+            terminal.type(answer + "\n")
+            terminal.read_until("mcp.activity")
+            self.assertEqual(terminal.end()[0], 0)
+
+    def test_who_connects_a_client_is_offered_to_keep_all_of_its_calls(self):
+        config = os.path.join(self.home, "k/config.toml")
+        self.connect_at_terminal("n")
+        self.assertFalse(os.path.exists(config))
+        self.connect_at_terminal("y")
+        with open(config) as file:
+            self.assertIn('activity = "full"', file.read())
+        code, out, err = self.run_kaged("connect", "cursor", "--write")
+        self.assertEqual((code, "mcp.activity" in out + err), (0, False))  # it is set
 
     def test_an_entry_is_written_and_taken_out_and_every_other_byte_stays(self):
         before = '{\n\t"theme": "dark",   "mcpServers": {"other": {"command": "x"}},\n"n": 1e3}\n'

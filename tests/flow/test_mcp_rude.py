@@ -86,6 +86,20 @@ class RudeTest(FlowTest):
             answer = rude.use("bomb")
             self.assertTrue(answer["is_error"] or "fine" in json.dumps(answer["result"]))
 
+    def test_names_that_look_alike_are_named_as_a_danger(self):
+        with Rude("alike") as rude:
+            wait_for(lambda: rude.tools()["waits"], "tools that wait for a yes")
+            dangers = {tool["name"]: tool["danger"] for tool in rude.tools()["tools"]}
+            self.assertEqual({name for name, danger in dangers.items() if danger is None},
+                             {"plain", "read_file", "write_file"})
+            for name in ("read_fi1e", "Read-File"):
+                self.assertIn("looks like that of another tool, read_file", dangers[name])
+            self.assertIn("offered to nobody; it has U+0430", dangers["re\u0430d_file"])
+            _, out, _ = rude.daemon.cli("plugin", "tools", "mcp-rude")
+            self.assertIn("! mcp-rude.read_fi1e\n    DANGER: its name looks like", out)
+            rude.approve()
+            self.assert_fine(rude.use())
+
     def test_tools_that_change_all_the_time_are_listed_once_a_second(self):
         with Rude("change") as rude:
             rude.approve()

@@ -69,6 +69,38 @@ class Serve:
             "content"][0]["text"]
 
 
+class OfAFolder(FlowTest):
+    """A server that reaches into its project has a process for each folder that it is used in."""
+
+    def processes(self, daemon):
+        return [plugin["name"] for plugin in daemon.api("GET", "/plugins")[1]["plugins"]
+                if "@" in plugin["name"]]
+
+    def test_a_server_of_its_project_lists_its_tools_and_runs_once_a_folder(self):
+        daemon = Daemon(["mcp-server"])
+        daemon.edit_manifest("mcp-server", "capabilities: []", 'capabilities: ["read:fs:project:/"]')
+        folders = [os.path.join(daemon.base, "work-" + name) for name in "ab"]
+        with daemon:
+            for folder in folders:
+                os.mkdir(folder)
+            with Serve(daemon, folders[0]) as first, Serve(daemon, folders[1]) as second:
+                first.initialize()
+                self.assertEqual(first.tools(), set())  # nobody said yes to any
+                name = next(one for one in self.processes(daemon) if "@work-a" in one)
+                code, out, err = daemon.cli("plugin", "enable", name)
+                self.assertEqual(code, 0, out + err)
+                approve_tools(daemon, "mcp-server")
+                wait_for(lambda: "mcp-server__getSum" in first.tools(), "its tools")
+                second.initialize()
+                self.assertIn("mcp-server__getSum", second.tools())
+                for serve in (first, second):
+                    self.assertEqual(serve.text("mcp-server__getSum", {"a": 1, "b": 2}), "3")
+                self.assertEqual(sorted(name.partition("@work-")[2][0]
+                                        for name in self.processes(daemon)), ["a", "b"])
+                pids = {daemon.status(name)["pid"] for name in self.processes(daemon)}
+                self.assertEqual((len(pids), None in pids), (2, False))
+
+
 class ServeTest(FlowTest):
     plugins = ["mcp-reference", "hears-hooks"]
 

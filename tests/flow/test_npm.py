@@ -368,6 +368,8 @@ class ServersTest(FlowTest):
             failed, words = read(path)
             self.assertTrue(failed, words)
             self.assertNotIn("words of other", words)
+        _, out, _ = self.daemon.cli("plugin", "why", "server-filesystem")
+        self.assertIn(f"plugin grant server-filesystem read:fs:{other}/a.txt", out)
         failed, words = self.use(session, "server-filesystem.write_file",
                                  {"path": docs + "/b.txt", "content": "new"})
         self.assertFalse(failed, words)

@@ -216,9 +216,7 @@ class OpenApi(FlowTest):
             self.assertEqual(declared, set(re.findall(r"\{(\w+)\}", path)), path)
 
     def test_permissions_are_scopes(self):
-        scopes = {"plugins:read", "plugins:call", "plugins:write", "audit:read", "admin",
-                  "projects:read", "projects:write", "sessions:read", "sessions:write",
-                  "consents:write"}
+        scopes = set(self.document["components"]["schemas"]["Scope"]["enum"])
         for operation in self.operations.values():
             for way in operation["security"]:
                 self.assertTrue(set(*way.values()) <= scopes, operation["security"])
@@ -228,6 +226,8 @@ class OpenApi(FlowTest):
         self.daemon.call("declares-all", "all.store", {"text": "x"})
         self.make_token("to-be-revoked", "audit:read")
         for key in self.operations.keys() - LEFT_OUT.keys():
+            if key[1].startswith(("/api/orgs", "/api/admin", "/api/chat")):
+                continue  # each with every role: see test_catalog.py
             with self.subTest(" ".join(key)):
                 self.daemon.wait_state("declares-all", "running")
                 method, path = key
@@ -496,10 +496,11 @@ class OpenApi(FlowTest):
                 for key in (near, "nonsense"):
                     status, answer = self.daemon.raw(method.upper(), self.url(path),
                                                      json.dumps({key: 1}))
-                    self.assertEqual(status, 400, answer)
+                    flat = path.startswith(("/api/orgs", "/api/admin", "/api/chat"))
+                    self.assertEqual(status, 422 if flat else 400, answer)
                     self.check(operation, status, answer)
-                    error = json.loads(answer)["error"]
-                    self.assertEqual(error["code"], "usage")
+                    error = json.loads(answer) if flat else json.loads(answer)["error"]
+                    self.assertEqual(error["code"], "VA-9001" if flat else "usage")
                     self.assertIn(f'unknown property "{key}"', error["message"])
         self.assertGreater(tried, 10)
 
@@ -518,7 +519,8 @@ class OpenApi(FlowTest):
 
     def test_body_that_is_too_large_is_refused(self):
         for (method, path), operation in self.operations.items():
-            if method == "get":
+            media = operation.get("requestBody", {}).get("content", {})
+            if method == "get" or "multipart/form-data" in media:  # uploads have a bound of their own
                 continue
             with self.subTest(f"{method} {path}"):
                 status, answer = self.daemon.raw(method.upper(), self.url(path), "x" * 40_000)
@@ -528,9 +530,10 @@ class OpenApi(FlowTest):
     def test_wrong_method_is_refused(self):
         for path in {path for _, path in self.operations}:
             with self.subTest(path):
-                status, answer = self.daemon.raw("PATCH", self.url(path))
+                status, answer = self.daemon.raw("LOCK", self.url(path))
                 self.assertEqual(status, 405)
-                self.assertTrue(self.fits({"$ref": "#/components/schemas/Error"},
+                flat = "Flat" if path.startswith(("/api/orgs", "/api/admin", "/api/chat")) else ""
+                self.assertTrue(self.fits({"$ref": f"#/components/schemas/{flat}Error"},
                                           json.loads(answer)), answer)
 
 

@@ -85,7 +85,7 @@ if LONG:
 
         def test_each_view_is_right_wide_and_narrow_for_everybody(self):
             places = ["", "consents", "projects", "projects/garden", "projects/garden/settings", "sessions",
-                      f"sessions/{self.session}", "audit", "add", "connect", "connect/cursor", "access", "daemon",
+                      f"sessions/{self.session}", "audit", "add", "connect", "connect/cursor", "orgs", "access", "daemon",
                       *(f"plugins/notes/{part}" for part in ("now", "cage", "refused", "tools", "log", "storage", "trace"))]
             for place in places:
                 with self.subTest(place):
@@ -132,6 +132,16 @@ if LONG:
             self.browser.go(f"sessions/{self.session}")
             self.see("tried by hand")
 
+        def test_a_tool_is_called_by_hand_in_its_session(self):
+            self.browser.go(f"sessions/{self.session}")
+            self.browser.click(button("Tools by hand"))
+            self.browser.click("summary:has-text('notes.add')")
+            self.browser.fill(".tool[open] >> label:text-is('text') >> xpath=.. >> textarea", "<b>called</b> by hand")
+            self.browser.click(".tool[open] >> " + button("Call it"))
+            self.see("Answered", ".outcome")
+            self.see("<b>called</b> by hand", ".entry .call")
+            self.assertEqual(self.browser.axe(), [])
+
         def test_a_grant_asks_first_and_is_taken_back(self):
             self.api("POST", "/plugins/reads-files/grant", {"capabilities": ["net:example.org:443"]})
             self.browser.go("plugins/reads-files/cage")
@@ -162,11 +172,11 @@ if LONG:
             self.browser.go("audit")
             self.browser.fill("label:has-text('Plugin') >> xpath=.. >> input", "all-knobs")
             self.browser.fill("label:has-text('Event') >> xpath=.. >> input", "plugin.method_*")
-            self.browser.wait("text=No such event")
+            self.browser.wait("text=No events")
             self.api("POST", "/plugins/all-knobs/call/knobs.told", {})
             self.browser.click(".linebutton:has-text('plugin.method_called')")
             self.see('"method": "knobs.told"', "pre")
-            self.browser.click(button("Verify it"))
+            self.browser.click(button("Verify the log"))
             self.see("The audit log is whole", ".notes")
 
         def test_an_upgrade_shows_what_is_new_and_waits_for_more_than_a_key(self):
@@ -227,12 +237,12 @@ if LONG:
             })()""")
             self.see("-- <b>words</b>", "dialog pre")
             self.browser.click("dialog >> " + button("Add it"))
-            self.see("The script dropped is there.", ".notes")
+            self.see("The script dropped is added.", ".notes")
             wait_for(lambda: self.daemon.api("GET", "/plugins/dropped")[0] == 200, "the script")
 
         def test_a_plugin_that_came_with_kaged_is_one_click_away(self):
             self.browser.go("add")
-            self.browser.click(button("Look at it: smart-compactor"))
+            self.browser.click(button("Review smart-compactor"))
             self.see("Install smart-compactor", "h1")
             self.browser.click(button("Decline"))
 
@@ -240,14 +250,14 @@ if LONG:
             folder = shutil.copytree(os.path.join(PLUGINS, "good-python"), os.path.join(self.daemon.base, "with-secret"))
             self.browser.go("add")
             self.browser.fill("label:has-text('Source') >> xpath=.. >> input", folder)
-            self.browser.click("summary:has-text('For an MCP server')")
+            self.browser.click("summary:has-text('Options for MCP servers')")
             self.browser.click(button("Add a secret"))
             self.browser.fill("[aria-label='Name of variable 1']", "API KEY")
             self.browser.fill("[aria-label='Value of variable 1']", "never-to-be-told-again")
             self.see("is not the name of a variable", ".actions")
             self.browser.fill("[aria-label='Name of variable 1']", "API_KEY")
-            self.browser.click(button("Fetch it, to look at it"))
-            self.see("env:API_KEY", "section:has(h2:text-is('By your own word'))")
+            self.browser.click(button("Fetch and review"))
+            self.see("env:API_KEY", "section:has(h2:text-is('Your own changes'))")
             self.assertNotIn("never-to-be-told-again", self.browser.evaluate("document.documentElement.outerHTML"))
             self.assertEqual(self.api("GET", "/secrets/with-secret.API_KEY")["source"], "sealed")
             self.browser.click(button("Decline"))
@@ -262,19 +272,46 @@ if LONG:
             with open(os.path.join(home, ".cursor/mcp.json"), "w") as file:
                 json.dump({"mcpServers": {"<i>helper</i>": {"command": program, "env": {"X_API_KEY": "k3y-of-the-file"}}}}, file)
             self.browser.go("add")
-            self.browser.click(button("Look for them"))
+            self.browser.click(button("Find them"))
             self.see("<i>helper</i>", ".refusals")
-            self.browser.click("role=button[name=/^Take over/]")
+            self.browser.click("role=button[name=/^Import/]")
             self.see(".X_API_KEY", "dialog")
             self.assertNotIn("k3y-of-the-file", self.browser.evaluate("document.documentElement.outerHTML"))
-            self.browser.click("dialog >> " + button("Fetch it, to look at it"))
+            self.browser.click("dialog >> " + button("Fetch and review"))
             self.see("Install", "h1")
             self.browser.click(button("Decline"))
+
+        def test_an_org_is_made_and_has_members(self):
+            self.browser.go("orgs")
+            self.see("No orgs")
+            self.browser.fill("label:text-is('Name') >> xpath=.. >> input", "Acme")
+            self.see("lower-case letters", ".help.wrong")
+            self.browser.fill("label:text-is('Name') >> xpath=.. >> input", "acme")
+            self.browser.fill("label:has-text('Domain') >> xpath=.. >> input", "acme.example")
+            self.browser.click(button("Create"))
+            self.see("acme", "h1")
+            self.see("No members")
+            self.browser.fill("label:text-is('Add a member') >> xpath=.. >> input", "ann@acme.example")
+            self.browser.press("Enter")
+            self.see("ann@acme.example", ".refusals")
+            self.browser.click(button("ann@acme.example: make an admin"))
+            self.see("admin", ".refusals .tag")
+            self.assertEqual(self.browser.axe(), [])
+            self.browser.size(360, 740)
+            self.assertLessEqual(self.browser.evaluate("document.documentElement.scrollWidth"), 360)
+            self.browser.size(1280, 860)
+            self.browser.click(button("Remove ann@acme.example"))
+            self.browser.click("dialog >> " + button("Remove"))
+            self.see("No members")
+            self.browser.go("orgs")
+            self.browser.fill("label:text-is('Name') >> xpath=.. >> input", "acme")
+            self.browser.click(button("Create"))
+            self.browser.wait(".note.failed")
 
         def test_the_doctor_says_what_cages_have_here(self):
             self.browser.go("daemon")
             found = self.api("GET", "/doctor")
-            self.see(found["checks"][0]["detail"], "section:has(h2:has-text('Is the machine right'))")
+            self.see(found["checks"][0]["detail"], "section:has(h2:has-text('Is this machine ready'))")
 
         def test_a_knob_of_each_type_is_turned_and_checked_first(self):
             self.browser.go("projects/garden/settings")
@@ -307,6 +344,7 @@ if LONG:
 
         def test_a_plugin_is_added_to_an_agent_as_the_command_does_it(self):
             self.browser.go("projects/garden")
+            self.browser.click("nav.tree >> text=reader")
             card = "section.card:has(h2:has-text('primary.subagents.reader'))"
             self.browser.click(f"{card} >> summary:has-text('Add a plugin')")
             self.browser.fill(f"{card} >> input", "echo")
@@ -335,7 +373,7 @@ if LONG:
             self.browser.click("summary:has-text('was compacted by drop')")
             self.see("assistant 0", ".sides")
             self.browser.click(button("Undo the compaction"))
-            self.see("The compaction before was taken back.")
+            self.see("The compaction before was undone.")
             self.browser.click(".entry:has-text('user 0') >> " + button("Pin"))
             self.see("pinned", ".entry")
             self.browser.click(".entry:has-text('user 0') >> " + button("Fork here"))
@@ -348,7 +386,7 @@ if LONG:
             self.browser.go(f"sessions/{session}")
             self.see("assistant 2", ".entry")
             self.browser.click(button("Undo…"))
-            self.see("2 entries will not be part of the session any more", "dialog")
+            self.see("2 entries will no longer be part of the session", "dialog")
             self.see("user 2", "dialog")
             self.see("Files stay as they are", "dialog")
             self.browser.click("dialog >> " + button("Cancel"))
@@ -365,7 +403,7 @@ if LONG:
             self.see("assistant 2", ".entry")
             self.browser.waitGone("dialog")
             self.browser.click(".entry:has-text('assistant 0') >> " + button("Go back to here…"))
-            self.see("4 entries will not be part of the session any more", "dialog")
+            self.see("4 entries will no longer be part of the session", "dialog")
             self.browser.click("dialog >> " + button("Go back"))
             self.browser.waitGone(".entry:has-text('user 1')")
             self.browser.waitGone("dialog")
@@ -376,10 +414,10 @@ if LONG:
         def test_tokens_and_secrets_are_shown_once_or_never(self):
             self.browser.go("access")
             self.browser.fill("label:text-is('Name') >> xpath=.. >> input", "page-made")
-            self.browser.click(button("Make it"))
+            self.browser.click(button("Create it"))
             token = self.browser.text("[aria-label='The token']")
             self.assertTrue(token.startswith("kgd_") or len(token) > 20, token)
-            self.browser.click(button("I have it"))
+            self.browser.click(button("I have saved it"))
             self.browser.waitGone("[aria-label='The token']")
             secrets = "section.card:has(h2:text-is('Set a secret'))"
             self.browser.fill(f"{secrets} >> label:text-is('Name') >> xpath=.. >> input", "of-the-page")
@@ -392,7 +430,7 @@ if LONG:
             self.browser.go("connect")
             self.browser.fill("label:text-is('Name') >> xpath=.. >> input", "review")
             self.browser.fill("label:text-is('Tools') >> xpath=.. >> input", "notes.search echo.*")
-            self.browser.click(button("Keep the profile"))
+            self.browser.click(button("Save the profile"))
             self.browser.choose("label:text-is('Profile') >> xpath=.. >> select", "review")
             self.see("claude mcp add kaged -- kaged mcp serve --profile review")
             self.see("kaged mcp connect claude --profile review --write")
@@ -415,14 +453,14 @@ if LONG:
             folder = shutil.copytree(os.path.join(PLUGINS, "good-python"), os.path.join(self.daemon.base, "with-more"))
             self.browser.go("add")
             self.browser.fill("label:has-text('Source') >> xpath=.. >> input", folder)
-            self.browser.click("summary:has-text('For an MCP server')")
+            self.browser.click("summary:has-text('Options for MCP servers')")
             self.browser.fill("label:has-text('Environment') >> xpath=.. >> textarea", "no variable")
             self.see("is not NAME=value", ".help.wrong")
             self.browser.fill("label:has-text('Environment') >> xpath=.. >> textarea", "LEVEL=high")
             self.browser.fill("label:has-text('Grants') >> xpath=.. >> textarea", "net:example.org:443")
-            self.browser.click(button("Fetch it, to look at it"))
-            self.see("net:example.org:443", "section:has(h2:text-is('By your own word'))")
-            self.see("env:LEVEL", "section:has(h2:text-is('By your own word'))")
+            self.browser.click(button("Fetch and review"))
+            self.see("net:example.org:443", "section:has(h2:text-is('Your own changes'))")
+            self.see("env:LEVEL", "section:has(h2:text-is('Your own changes'))")
             self.browser.click(button("Decline"))
 
         def test_a_plugin_that_dies_while_one_looks_is_seen_to(self):
@@ -513,7 +551,7 @@ if LONG:
             self.assertEqual((question["session_id"], question["plugin"], question["state"]), (self.session, "asks", "open"))
             self.api("POST", f"/sessions/{self.session}/questions/{question['id']}", {"action": "cancel"})
             self.browser.waitGone("dialog")
-            self.see("does not wait any more", ".note.failed")
+            self.see("is no longer waiting", ".note.failed")
             self.assertEqual(self.result(answers), {"action": "cancel"})
             self.assertEqual(self.api("GET", "/questions")["questions"], [])
 
@@ -530,6 +568,36 @@ if LONG:
             self.browser.fill("textarea", "/fail")
             self.browser.press("Enter")
             self.see("on purpose", ".injected .problem")
+
+    class First(BrowserTest):
+        @classmethod
+        def setUpClass(cls):
+            cls.share(Daemon(["good-c"], {"daemon.bind": "127.0.0.1:0"}))
+
+        def test_a_first_view_is_one_round_trip_after_the_page(self):
+            self.browser.reload()
+            self.browser.wait(".figures .value")
+            asked = {}
+            for name, began, ended, sent in self.browser.evaluate("""performance.getEntriesByType('resource').map((one) =>
+                    [new URL(one.name).pathname, one.startTime, one.responseEnd, one.transferSize])"""):
+                asked.setdefault(name, (began, ended, sent))
+            answers = {name: told for name, told in asked.items() if name.startswith("/api/")}
+            self.assertEqual(sorted(answers), ["/api/v1/overview", "/api/v1/questions", "/api/v1/session"])
+            self.assertLess(max(began for began, _, _ in answers.values()), min(ended for _, ended, _ in answers.values()))
+            files = {name: sent for name, (_, _, sent) in asked.items() if name.startswith("/page/")}
+            self.assertGreaterEqual(len(files), 3)
+            self.assertEqual(set(files.values()), {0}, files)  # the browser had them
+
+        def test_what_was_called_is_drawn_over_time(self):
+            for number in range(3):
+                self.api("POST", "/plugins/good-c/call/good.echo", {"number": number})
+            course = wait_for(lambda: (told := self.api("GET", "/plugins/good-c")["course"]) and sum(told["calls"]) == 3 and told,
+                              "a step that is over")
+            took = [(calls, p50, p99) for calls, p50, p99 in zip(course["calls"], course["p50_us"], course["p99_us"]) if calls]
+            self.assertTrue(all(0 < p50 <= p99 for _, p50, p99 in took), took)
+            self.assertEqual(sum(self.api("GET", "/overview")["course"]["calls"]), 3)
+            self.browser.go("plugins/good-c")
+            self.browser.wait("[aria-label='How long they took: median, p99, over the last minutes'] canvas")
 
     class Restart(BrowserTest):
         @classmethod
@@ -583,7 +651,7 @@ if LONG:
             self.browser.go("audit")
             self.browser.fill("label:has-text('Event') >> xpath=.. >> input", "plugin.stopped")
             self.see("10,000 events")
-            self.browser.click(button("Show the older ones, too"))
+            self.browser.click(button("Show older events too"))
             self.see("100,000 events")
             self.assertLess(self.browser.count(".linebutton"), 120)
             self.see("99999", ".linebutton")

@@ -288,7 +288,8 @@ class Loaded(FlowTest):
         self.assertEqual(status, 200)
         tools = primary.pop("tools_json")
         self.assertEqual(primary, agents[0])
-        self.assertEqual([tool["function"]["name"] for tool in tools], ["declares-all__recall"])
+        self.assertEqual([tool["function"]["name"] for tool in tools],
+                         ["declares-all__recall", "agent__reader"])
         tools = self.daemon.api("GET", "/projects/music/agents/primary?tools=anthropic")[1]
         self.assertIn("input_schema", tools["tools_json"][0])
         status, answer = self.daemon.api("GET", "/projects/music/agents/primry")

@@ -60,7 +60,7 @@ class Handshake(FlowTest):
 
 
 class RefusedHandshake(FlowTest):
-    """What an author must mend: killed, failed at once, no restart."""
+    """What an author must fix: killed, failed at once, no restart."""
 
     plugins = ["wrong-name", "wrong-version", "wrong-api", "overreach", "good-c"]
 

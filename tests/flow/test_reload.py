@@ -34,6 +34,10 @@ ELSEWHERE = {
     "scripts.enabled": "tests/flow/test_scripts.py",
     "scripts.processes_max": "read at each start of one; tests/flow/test_script_points.py",
     "sessions.rewind": "read at each turn; tests/flow/test_rewind.py",
+    "sessions.delegate_depth": "read at each turn; tests/flow/test_delegation.py",
+    "sessions.delegate_steps": "the same",
+    "limits.discover_ms": "each look at a package takes it anew; tests/flow/test_package_discover.py",
+    "catalog.upload_max_bytes": "each upload takes it anew; tests/flow/test_catalog_packages.py",
     "limits.snapshots": "read at each snapshot; the same",
     "limits.snapshot_files": "the same",
     "limits.snapshot_file_mb": "the same",
@@ -77,7 +81,7 @@ def keys(applies):
         kind, *parts = [part.strip() for part in re.split(r"[(,]", row.removeprefix("CONFIG_"))]
         if kind not in ("INTS", "LISTS", "TABLES"):
             number = int(parts[2]) + (1 if parts[2] != parts[4] else -1) if kind == "INT" else None
-            found[f"{parts[0]}.{parts[1]}"] = number
+            found[".".join(parts[:4 if kind == "DEEP" else 2])] = number
     return found
 
 
@@ -313,7 +317,9 @@ class Later(FlowTest):
     def test_every_other_key_is_reported_as_what_it_is(self):
         values = {"daemon.user": "nobody", "storage.sync": "full", "plugins.dir": "/nowhere",
                   "scripts.dir": "/nowhere",
-                  "sandbox.root_writable": ["/srv"], "daemon.bind": "127.0.0.1:0",
+                  "sandbox.root_writable": ["/srv"], "sandbox.explain": True, "sandbox.explain_plugins": ["x"],
+                  "catalog.runtimes.python.root": "/nowhere", "catalog.runtimes.python.wheels": "/nowhere",
+                  "daemon.bind": "127.0.0.1:0",
                   "auth.mode": "proxy", "auth.nonce_file": "/nowhere"}
         words = {"START": "at the plugin's next start", "DAEMON": "at the daemon's next start"}
         for applies in words:

@@ -3,6 +3,7 @@ import contextlib
 import json
 import os
 import shutil
+import sqlite3
 import stat
 import subprocess
 
@@ -339,7 +340,7 @@ class ByScript(FlowTest):
     """The same by commands of rewind.lua, which keeps files by itself."""
 
     def project(self, grants, repository=True, **more):
-        config = {"sessions.rewind": [], "plugins.capabilities.rewind": grants}
+        config = {"sessions.rewind": [], "sandbox.root_writable": ["/tmp"], "plugins.capabilities.rewind": grants}
         return Project(scripts={"rewind": REWIND, "keeps": VETO, **more}, repository=repository, config=config)
 
     def story(self, repository):
@@ -454,6 +455,201 @@ class ByScript(FlowTest):
             shop.text("bring", done["before"])
             self.assertEqual(files(shop.root), after)
             self.assertIn("there is none", shop.command("bring", "snp_0")[-1]["text"])
+
+
+# A rewind as others write it for kage: all by exec of git, entries and fork_to, its state in locals.
+OTHERS = """
+local caps = kage.request_capabilities({ "session_write", "exec" })
+if not caps.session_write then
+  kage.notify("rewind: disabled (grant session_write)")
+  return
+end
+local checkpoints, redo, warned = {}, {}, false
+
+local function git(...)
+  local ok, result = pcall(kage.exec, { cmd = "git", args = { ... } })
+  if not ok then
+    if not warned then
+      warned = true
+      kage.notify("rewind: git unavailable: " .. tostring(result), "warning")
+    end
+    return nil
+  end
+  return result.code == 0 and result.stdout:gsub("%s+$", "") or nil
+end
+
+local function snapshot()
+  if not caps.exec or git("rev-parse", "--is-inside-work-tree") ~= "true" then return false end
+  local sha = git("stash", "create", "kage-rewind checkpoint")
+  return sha ~= nil and sha ~= "" and sha or false
+end
+
+local function id8(id) return string.sub(id, 1, 8) end
+
+kage.on("turn_end", function(turn)
+  local entries = kage.session.entries()
+  if type(turn.index) ~= "number" or #entries == 0 then return end
+  checkpoints[#checkpoints + 1] = { id = entries[#entries].id, sha = snapshot() }
+end)
+
+local function restore(target)
+  local best
+  for _, point in ipairs(checkpoints) do
+    if point.id <= target then best = point end
+  end
+  if best and best.sha then return git("checkout", best.sha, "--", ".") ~= nil end
+  return false
+end
+
+local function back_to(target)
+  local now = snapshot()
+  if now then redo[#redo + 1] = now end
+  local restored = restore(target)
+  kage.session.fork_to(target)
+  kage.notify(restored and "rewind: files restored" or "rewind: conversation only")
+end
+
+kage.register_command{ name = "undo", description = "Drop the last exchange", aliases = { "u" },
+  handler = function()
+    local entries = kage.session.entries()
+    for i = #entries, 1, -1 do
+      if entries[i].kind == "message" and entries[i].role == "user" then
+        local target = entries[i - 1]
+        if target == nil or target.kind == "header" then break end
+        back_to(target.id)
+        return "undone to " .. id8(target.id)
+      end
+    end
+    kage.notify("nothing to undo")
+    return "nothing to undo"
+  end }
+
+kage.register_command{ name = "rewind", description = "Fork at a message", handler = function()
+  local items = {}
+  for _, entry in ipairs(kage.session.entries()) do
+    if entry.role == "user" then
+      items[#items + 1] = { label = string.format("user  %s  %s", entry.ts:sub(12, 19), id8(entry.id)),
+                            value = entry.id }
+    end
+  end
+  local target = kage.ui.select("Rewind to", items)
+  if target == nil then return "cancelled" end
+  if not kage.ui.confirm("Rewind?", "to " .. id8(target)) then return "cancelled" end
+  back_to(target)
+  return "rewound to " .. id8(target)
+end }
+
+kage.register_command{ name = "redo", description = "Files of before the last undo", aliases = { "rewind-redo" },
+  handler = function()
+    local sha = table.remove(redo)
+    if sha == nil then return "nothing to redo" end
+    return git("checkout", sha, "--", ".") and "re-applied" or { text = "failed", is_error = true }
+  end }
+
+kage.register_command{ name = "rewind-status", description = "Counts", aliases = { "undo-status" },
+  handler = function()
+    return string.format("rewind: %d checkpoint(s), %d redo, files=%s", #checkpoints, #redo,
+                         tostring(caps.exec == true))
+  end }
+"""
+
+
+class OfOthers(FlowTest):
+    """A rewind that was written for kage runs as it is."""
+
+    def shop(self, grants=BOTH, script=OTHERS, **more):
+        config = {"sessions.rewind": [], "sandbox.root_writable": ["/tmp"], "plugins.capabilities.rewind": grants}
+        return Project(scripts={"rewind": script}, config=config, **more)
+
+    def test_undo_redo_and_status_in_git(self):
+        with self.shop() as shop:
+            shop.turns(lambda root: write(root, "tracked.txt", "v1.5"),
+                       lambda root: [write(root, "tracked.txt", "v2"), write(root, "untracked", "new")])
+            self.assertEqual(shop.text("rewind-status"), "rewind: 2 checkpoint(s), 0 redo, files=true")
+            entries = shop.daemon.api("GET", f"/sessions/{shop.session}/entries")[1]["entries"]
+            before = [each["id"] for each in entries if each["content"] == "a0"][0]
+            self.assertEqual(shop.text("u"), "undone to " + before[:8])
+            self.assertEqual((files(shop.root)["tracked.txt"], words(shop)), (b"v1.5", ["u0", "a0"]))
+            self.assertEqual(files(shop.root)["untracked"], b"new")
+            self.assertEqual(shop.text("undo"), "nothing to undo")
+            shop.turns(lambda root: None)
+            self.assertEqual(shop.text("redo"), "re-applied")
+            self.assertEqual(files(shop.root)["tracked.txt"], b"v2")
+            self.assertEqual(shop.text("undo-status"), "rewind: 3 checkpoint(s), 0 redo, files=true")
+
+    def test_rewind_asks_which_and_whether(self):
+        with self.shop() as shop:
+            shop.turns(first_turn, second_turn)
+            entries = shop.daemon.api("GET", f"/sessions/{shop.session}/entries")[1]["entries"]
+            target, = [each for each in entries if each["content"] == "u0"]
+            label = f"user  {target['created_at'][11:19]}  {target['id'][:8]}"
+            cancelled = shop.daemon.cli("session", "command", shop.session, "rewind", "--answer", label,
+                                        "--answer", "no")
+            self.assertEqual((cancelled[1], words(shop)), ("cancelled\n", ["u0", "a0", "u1", "a1"]), cancelled)
+            code, out, errors = shop.daemon.cli("session", "command", shop.session, "rewind", "--answer", label,
+                                                "--answer", "yes")
+            self.assertEqual((code, words(shop)), (0, ["u0"]), errors)
+            self.assertIn("rewound to " + target["id"][:8], out)
+
+    def test_point_1_it_loads_with_no_one_and_both_grants(self):
+        for grants in ([], ["session_write"], BOTH):
+            with self.subTest(grants), self.shop(grants) as shop:
+                commands = shop.daemon.api("GET", f"/sessions/{shop.session}/commands")[1]["commands"]
+                self.assertEqual(len(commands), 4 if grants else 0)
+                self.assertNotIn(" error ", shop.daemon.log())
+
+    def test_point_6_exec_that_raises_costs_the_files_alone_and_is_one_warning(self):
+        raises = "kage.exec = function() error('no git here') end\n"
+        script = OTHERS.replace("local checkpoints", raises + "local checkpoints")
+        with self.shop(script=script) as shop:
+            shop.turns(first_turn, second_turn)
+            self.assertTrue(shop.text("undo").startswith("undone to "))
+            self.assertEqual(words(shop), ["u0", "a0"])
+            self.assertEqual(shop.daemon.log().count("git unavailable"), 1)
+
+
+class Stopped(FlowTest):
+    """The daemon ends while files are being put back."""
+
+    COUNT = 1500
+
+    def many(self, text):
+        return lambda root: [write(root, f"many/f{i}", f"{text} {i}") for i in range(self.COUNT)]
+
+    def journal(self, shop):
+        with contextlib.closing(sqlite3.connect(f"file:{shop.daemon.home}/state/kaged.db?mode=ro", uri=True,
+                                                timeout=PATIENCE)) as database:
+            return database.execute("SELECT session FROM session_restore").fetchall()
+
+    def check(self, end, repository=True):
+        with Project(repository=repository) as shop:
+            _, undone, last = shop.turns(self.many("one"), self.many("two"))
+            connection = UnixConnection(shop.daemon.socket, PATIENCE)
+            connection.request("POST", f"/api/v1/sessions/{shop.session}/undo", "{}")
+            wait_for(lambda: self.journal(shop), "the note")
+            end(shop.daemon)
+            connection.close()
+            noted = self.journal(shop)
+            shop.daemon.start()
+            wait_for(lambda: not self.journal(shop), "files to be what they were")
+            if not noted:  # it was over before the daemon was
+                self.assertEqual(shop.now(), undone)
+                return
+            wait_for(lambda: shop.daemon.audit("session.files_recovered"), "a line of the audit log")
+            self.assertEqual(shop.now(), last)
+            self.assertIn("they are again what they were before", shop.daemon.log())
+            wait_for(lambda: shop.daemon.api("POST", f"/sessions/{shop.session}/undo", {})[0] == 200, "the move")
+            self.assertEqual(shop.now(), undone)
+            shop.daemon.stop()
+            shop.daemon.start()
+            self.assertEqual(shop.now(), undone)
+            self.assertEqual(len(shop.daemon.audit("session.files_recovered")), 1)
+
+    def test_one_that_is_killed_puts_files_back_at_its_next_start(self):
+        self.check(lambda daemon: daemon.kill())
+
+    def test_one_that_stops_leaves_them_to_the_next(self):
+        self.check(lambda daemon: daemon.stop(), repository=False)
 
 
 class Handlers(FlowTest):

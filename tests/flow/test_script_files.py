@@ -22,6 +22,7 @@ try("read", function(spec) return kage.fs.read(spec.path) end)
 try("write", function(spec) return kage.fs.write(spec.path, spec.content) end)
 try("get", function(spec) return kage.http.get(spec.url, spec.options) end)
 try("post", function(spec) return kage.http.post(spec.url, spec.options) end)
+try("size", function(spec) return #kage.http.get(spec.url).body end)
 try("bytes", function() return #kage.exec({ cmd = "head", args = { "-c", "70000", "/dev/zero" } }).stdout end)
 """
 
@@ -93,7 +94,7 @@ class Programs(FlowTest):
                                 ({"cmd": "no-such-program"}, "no-such-program"),
                                 ({"cmd": "A=1"}, "the name of a program"), ({"cmd": "-i"}, "the name of a program"),
                                 ({"cmd": "true", "cwd": "/tmp"}, "cwd"), ({"cmd": "true", "cwd": "a/../.."}, "cwd"),
-                                ({"cmd": "true", "cwd": "gone"}, "gone is no folder"),
+                                ({"cmd": "true", "cwd": "gone"}, "gone is not a folder"),
                                 ({"cmd": "true", "timeout_secs": 0}, "timeout_secs"),
                                 ({"cmd": "true", "args": [1]}, "an argument is a number")):
                 with self.subTest(spec):
@@ -194,6 +195,7 @@ class Hosts(FlowTest):
             self.assertEqual(shop.ask("get", url=self.url + "/away")["status"], 302)
             cut = shop.ask("get", url=self.url + "/long", options={"max_bytes": 100})
             self.assertEqual((len(cut["body"]), cut["truncated"]), (100, True))
+            self.assertEqual(shop.ask("size", url=self.url + "/bytes"), 2)
             shop.ask("post", url=self.url + "/", options={"json": {"a": [1]}, "headers": {"X-Own": "y"}})
             self.assertEqual(self.server.seen, [("application/json", "y", b'{"a":[1]}')])
 
@@ -201,7 +203,7 @@ class Hosts(FlowTest):
         with Reaching(["net:example.com"]) as shop:
             self.assertIn('a = ["net:127.0.0.1"] in config.toml', shop.ask("get", url=self.url))
         with Reaching(["net"]) as shop:
-            self.assertIn("kage.http", shop.ask("get", url=self.url))
+            self.assertIn("the address is not declared", shop.ask("get", url=self.url))
         with Reaching([]) as shop:
             self.assertIn('a = ["net"] in config.toml', shop.ask("get", url=self.url))
 

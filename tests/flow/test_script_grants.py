@@ -1,7 +1,10 @@
 """What scripts may do: granted in config.toml, asked for by the script, checked by the daemon."""
 import json
+import os
+import signal
+import subprocess
 
-from harness import Daemon, FlowTest, main, wait_for
+from harness import KAGED, PATIENCE, Daemon, FlowTest, main, wait_for
 from test_scripts import Scripted
 
 ASKS = """
@@ -110,7 +113,7 @@ class BadNames(FlowTest):
     def test_names_that_stop_the_start(self):
         for grants, words in (
                 (["exce"], ('there is no capability "exce"', "did you mean exec?", "config.toml:")),
-                (["env"], ('"env" is no capability', "env:NAME")),
+                (["env"], ('"env" is not a capability', "env:NAME")),
                 (["fs_write:x"], ("fs_write is granted whole",)),
                 (["exec:"], ("exec:PROGRAM",)),
                 (["exec:../git"], ("exec:PROGRAM",)),
@@ -120,6 +123,55 @@ class BadNames(FlowTest):
                 self.assertNotEqual(code, 0)
                 for each in words:
                     self.assertIn(each, out + errors)
+
+
+class Dev(FlowTest):
+    """kaged plugin dev FILE.lua: what one edits keeps its grants, until one leaves."""
+
+    def start(self, shop, path, *more):
+        process = subprocess.Popen([KAGED, "--home", shop.daemon.home, "plugin", "dev", path, *more],
+                                   stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                                   env=shop.daemon.environment())
+        self.addCleanup(process.stdout.close)
+        self.addCleanup(process.stderr.close)
+        self.addCleanup(process.wait)
+        self.addCleanup(process.kill)
+        return process
+
+    def test_what_one_edits_keeps_its_grants_until_one_leaves(self):
+        with Scripted({}, config={"plugins.capabilities.mine": ["env:HOME"]}) as shop:
+            path = os.path.join(shop.daemon.base, "mine.lua")
+
+            def edit(text):
+                with open(path + ".new", "w") as file:
+                    file.write(text)
+                os.rename(path + ".new", path)
+
+            edit(ASKS)
+            refused = self.start(shop, path)
+            self.assertNotEqual(refused.wait(PATIENCE), 0)
+            self.assertIn("--yes", refused.stderr.read())
+            self.assertEqual(os.listdir(shop.folder), [])
+            process = self.start(shop, path, "--yes")
+            self.assertIn("mine runs from", process.stdout.readline())
+            wait_for(lambda: shop.command("env", "HOME", status=None)[-1].get("text", "").startswith("true /"),
+                     "the script with its grant")
+            for number in range(3):
+                edit(ASKS + f"kage.register_command{{name='n', description='', handler=function() return '{number}' "
+                            "end}")
+                wait_for(lambda: shop.command("n", status=None)[-1].get("text") == str(number), "what was edited")
+                wait_for(lambda: shop.text("env", "HOME").startswith("true /"), "its grant")
+            edit("this is not Lua")
+            wait_for(lambda: "could not be run" in (shop.daemon.api("GET", "/plugins/mine")[1]["problem"] or ""),
+                     "words about what is wrong")
+            edit(ASKS)
+            wait_for(lambda: shop.command("env", "HOME", status=None)[-1].get("text", "").startswith("true /"),
+                     "it to be well again")
+            process.send_signal(signal.SIGINT)
+            process.wait(PATIENCE)
+            self.assertEqual(shop.text("env", "HOME")[:5], "true ")
+            shop.write("mine", ASKS + "-- by somebody else\n")
+            wait_for(lambda: "kaged plugin approve mine" in shop.text("env", "HOME"), "the grant to be gone")
 
 
 if __name__ == "__main__":

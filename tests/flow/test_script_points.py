@@ -1,8 +1,9 @@
 """What scripts of kage rely on, point by point, as that project's own tests have it.
 
-Rewind (4 and 5) has tests of its own; that runaway loops end (7) is in tests/unit/script_worker.c.
+Rewind (4 and 5) has tests of its own, in test_rewind.py.
 """
 import glob
+import json
 import os
 
 from harness import ROOT, FlowTest, main, wait_for
@@ -22,18 +23,24 @@ def read(path):
 
 
 EXAMPLES = {os.path.basename(path)[:-4]: read(path) for path in glob.glob(os.path.join(ROOT, "plugins/scripts/*.lua"))}
-GRANTS = {"redact": ["context"], "branch": ["exec:git"], "page": ["net"]}
+GRANTS = {"redact": ["context"], "branch": ["exec:git"], "page": ["net"], "bookmarks": ["session_write"],
+          "steward": ["session_write", "context"]}
 
 
 class Points(FlowTest):
     def test_01_each_example_loads_without_an_error(self):
-        self.assertGreaterEqual(len(EXAMPLES), 8)
+        self.assertGreaterEqual(len(EXAMPLES), 11)
         for granted in (False, True):
             config = {f"plugins.capabilities.{name}": grants for name, grants in GRANTS.items() if granted}
             with self.subTest(granted), Scripted(EXAMPLES, says("ok"), config=config) as shop:
                 self.assertEqual(text_of(shop.run("hi")), "ok")
                 shop.command("todo", "milk")
                 self.assertIn("milk", shop.text("todo"))
+                self.assertIn(shop.session, shop.text("sessions"))
+                self.assertIn("m0: ", shop.text("usage"))
+                self.assertIn("count_words", json.dumps(shop.provider.requests[0][1]["tools"]))
+                if granted:
+                    self.assertIn("here is on ", shop.text("mark", "here"))
                 names = {each["name"]: each for each in shop.daemon.api("GET", "/plugins")[1]["plugins"]}
                 for name in EXAMPLES:
                     self.assertIsNone(names[f"{name}@{shop.session}"]["problem"], name)
@@ -58,14 +65,38 @@ class Points(FlowTest):
         with Scripted({"a": text}, config={"plugins.capabilities.a": ["exec"]}) as shop:
             self.assertIn("no git", shop.text("x"))
 
+    def test_07_a_runaway_loop_ends_in_chunk_and_coroutines_and_lua_goes_on(self):
+        loops = {"chunk": "while true do end",
+                 "wrap": "coroutine.wrap(function() while true do end end)()",
+                 "create": "local c = coroutine.create(function() while true do end end) "
+                           "local ok, words = coroutine.resume(c) error(words)",
+                 "pcall": "while true do pcall(function() while true do end end) end",
+                 "xpcall": "while true do xpcall(function() while true do end end, function() while true do end end) "
+                           "end"}
+        text = "".join(command(name, body) for name, body in loops.items()) + command("fine", "return 'fine'")
+        with Scripted({"a": text, "b": "while true do end"}, config={"limits.call_timeout_ms": 120000,
+                                                                     "limits.initialize_timeout_ms": 120000}) as shop:
+            for name in loops:
+                with self.subTest(name):
+                    result = shop.command(name)[-1]
+                    self.assertTrue(result["is_error"])
+                    self.assertIn("exceeded its CPU budget", result["text"])
+                    self.assertEqual(shop.text("fine"), "fine")
+            wait_for(lambda: "exceeded its CPU budget" in (
+                shop.daemon.api("GET", f"/plugins/b@{shop.session}")[1]["problem"] or ""), "words in its status")
+
     def test_08_a_memory_bomb_is_an_error_and_lua_goes_on(self):
         text = command("bomb", "local s = 'x' while true do s = s .. s end") + \
-            command("rep", "return #('x'):rep(1 << 40)") + command("fine", "return 'fine'")
+            command("rep", "return #('x'):rep(1 << 40)") + command("fine", "return 'fine'") + \
+            command("tables", "local t = {} for i = 1, 1 << 30 do t[i] = {} end") + \
+            command("deep", "local function f() return f() + 1 end return f()")
         with Scripted({"a": text}) as shop:
-            for name in ("bomb", "rep"):
+            for name in ("bomb", "rep", "tables", "deep") * 2:
                 result = shop.command(name)[-1]
                 self.assertTrue(result["is_error"])
+                self.assertRegex(result["text"], "not enough memory|too large|overflow")
                 self.assertEqual(shop.text("fine"), "fine")
+            self.assertEqual(shop.daemon.status(f"a@{shop.session}")["starts"], 1)
 
     def test_09_a_script_sees_nothing_of_another(self):
         spy = "kage.request_capabilities({'exec', 'session_write'})\n" + command(
@@ -155,6 +186,10 @@ class Processes(FlowTest):
             self.assertIn(f"a@{first}", shop.daemon.log())
             shop.session = first
             self.assertEqual(shop.text("count"), "1")
+            second = shop.new_session()
+            for _ in range(5):  # also of one that is just about to end
+                for shop.session in (second, first):
+                    self.assertEqual(shop.text("count"), "1")
 
     def test_processes_end_with_their_session(self):
         with Scripted({"a": SAYS}) as shop:
@@ -165,24 +200,59 @@ class Processes(FlowTest):
 
 
 class BadInput(FlowTest):
-    def test_errors_of_any_type_and_lies_are_words(self):
-        text = command("table", "error({code = 1})") + command("nil", "error(nil)") + command(
-            "lies", "return setmetatable({}, {__index = function() error('lies') end})") + command(
-            "cycle", "local t = {} t.t = t return t") + command("fine", "return 'fine'")
-        with Scripted({"a": text}) as shop:
-            for name in ("table", "nil", "cycle"):
-                with self.subTest(name):
-                    result = shop.command(name)[-1]
-                    self.assertTrue(result["is_error"], result)
-            shop.command("lies")
-            self.assertEqual(shop.text("fine"), "fine")
+    def words_of(self, body):
+        """What a command with that body says of its error; the script goes on."""
+        with Scripted({"a": command("bad", body) + command("fine", "return 'fine'"), "b": SAYS}) as shop:
+            result = shop.command("bad")[-1]
+            self.assertTrue(result["is_error"], result)
+            self.assertEqual((shop.text("fine"), shop.text("say", "x")), ("fine", "x"))
+            wait_for(lambda: "command bad" in shop.daemon.log(), "words in the log")
+            return result["text"]
 
-    def test_ten_thousand_timers_are_refused_and_print_is_the_log(self):
+    def test_an_error_that_is_a_table_has_words(self):
+        self.assertIn("an error that is a table", self.words_of("error({code = 1})"))
+
+    def test_an_error_that_is_nil_has_words(self):
+        self.assertIn("an error that is a nil", self.words_of("error(nil)"))
+
+    def test_deep_recursion_is_an_error(self):
+        self.assertRegex(self.words_of("local function f() return f() + 1 end return f()"), "overflow|memory")
+
+    def test_deep_recursion_through_c_is_an_error(self):
+        self.assertIn("overflow", self.words_of("local function f() string.gsub('a', 'a', f) end f()"))
+
+    def test_metatables_that_lie_cost_the_script_its_answer_alone(self):
+        text = command("lies", "return setmetatable({}, {__index = function() error('lies') end})") + \
+            command("long", "return setmetatable({}, {__len = function() return 1 << 60 end})") + \
+            command("words", "error(setmetatable({}, {__tostring = function() return {} end}))") + \
+            command("cycle", "local t = {} t.t = t return t") + command("fine", "return 'fine'")
+        with Scripted({"a": text}) as shop:
+            for name in ("lies", "long", "words", "cycle"):
+                with self.subTest(name):
+                    self.assertEqual(shop.command(name)[-1]["type"], "result")
+                    self.assertEqual(shop.text("fine"), "fine")
+
+    def test_a_handler_that_yields_is_an_error_and_the_turn_goes_on(self):
+        text = "kage.on('agent_start', function() coroutine.yield(1) end)\n" + \
+            command("yields", "coroutine.yield({__kage_suspend = true})") + command("fine", "return 'fine'")
+        with Scripted({"a": text}, says("hello")) as shop:
+            self.assertEqual(text_of(shop.run("hi")), "hello")
+            self.assertTrue(shop.command("yields")[-1]["is_error"])
+            self.assertEqual(shop.text("fine"), "fine")
+            wait_for(lambda: "yielded" in shop.daemon.log(), "words in the log")
+
+    def test_nothing_that_a_script_prints_is_a_line_of_the_wire(self):
+        text = command("print", "print('{\"jsonrpc\":\"2.0\",\"method\":\"shutdown\"}\\n{}') return 'printed'")
+        with Scripted({"a": text}) as shop:
+            self.assertEqual(shop.text("print"), "printed")
+            self.assertEqual(shop.text("print"), "printed")
+
+    def test_ten_thousand_timers_are_refused(self):
         text = command("timers", "for i = 1, 10000 do kage.timer(function() end, 50) end") + \
-            command("print", "print('{\"jsonrpc\":\"2.0\"}') return 'printed'")
+            command("fine", "return 'fine'")
         with Scripted({"a": text}) as shop:
             self.assertIn("at most 1000 timers", shop.command("timers")[-1]["text"])
-            self.assertEqual(shop.text("print"), "printed")
+            self.assertEqual(shop.text("fine"), "fine")
 
     def test_a_pattern_bomb_ends_with_its_deadline(self):
         text = command("bomb", "return string.find(string.rep('a', 1 << 20), '.-.-.-.-.-b')") + \

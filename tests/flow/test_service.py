@@ -155,7 +155,7 @@ class Activation(FlowTest):
     def test_what_does_not_listen_is_refused(self):
         daemon = Managed(self.manager)
         daemon.sockets = [self.manager.notify]
-        with self.assertRaisesRegex(AssertionError, "descriptor 3.*no listening stream socket"):
+        with self.assertRaisesRegex(AssertionError, "descriptor 3.*not a listening stream socket"):
             daemon.__enter__()
 
     def test_socket_that_nobody_uses_is_closed(self):

@@ -109,7 +109,7 @@ class Files(FlowTest):
         self.refused(self.other(os.path.join(BUILT, "acts.so"), hash=""), "its table has no hash; the file's is sha256:")
 
     def test_a_text_file_is_no_plugin(self):
-        self.refused(self.other(MANUAL), "no shared object")
+        self.refused(self.other(MANUAL), "not a shared object")
 
     def test_a_file_for_another_machine_is_no_plugin(self):
         daemon = Daemon([])
@@ -157,7 +157,7 @@ class Files(FlowTest):
         self.assertIn("[system_plugins.acts]", seen["hint"])
 
     def test_a_hook_that_there_is_not_is_told_with_the_nearest(self):
-        seen = self.refused(daemon_with("slow", hooks=["daemon.redy"]), "daemon.redy, which is no hook")
+        seen = self.refused(daemon_with("slow", hooks=["daemon.redy"]), "daemon.redy, which is not a hook")
         self.assertIn("daemon.ready", seen["hint"])
 
     def test_a_secret_that_is_missing_leaves_out_this_one_alone(self):

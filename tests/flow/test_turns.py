@@ -14,7 +14,7 @@ primary:
   model: {model}
   prompt: You sell fruit.
   plugins:
-    told: {{ package: agents-as-told }}
+    told: {{ package: {plugin} }}
   compaction: {compaction}
 """
 DROP = "{ strategy: drop }"
@@ -49,8 +49,10 @@ def hangs(text, closed=None):
 class Shop:
     """A daemon with a project and the models of local.toml."""
 
-    def __init__(self, providers, model="m0", compaction=DROP, config=None, context_window=None):
-        self.daemon = Daemon(["agents-as-told"], config)
+    def __init__(self, providers, model="m0", compaction=DROP, config=None, context_window=None,
+                 plugin="agents-as-told"):
+        self.daemon = Daemon([plugin], config)
+        self.plugin = plugin
         self.write_project(model, compaction)
         window = f"context_window = {context_window}\n" if context_window else ""
         self.daemon.write_local("".join(
@@ -60,7 +62,7 @@ class Shop:
 
     def write_project(self, model, compaction=DROP):
         self.root = self.daemon.write_project(
-            "shop", PROJECT.format(model=model, compaction=compaction))
+            "shop", PROJECT.format(model=model, compaction=compaction, plugin=self.plugin))
 
     def __enter__(self):
         self.daemon.__enter__()

@@ -252,7 +252,7 @@ class Kinds(UnpackTest):
             with self.subTest(target=target):
                 entry = tar_entry("a", tarfile.LNKTYPE, target)
                 self.assert_refused("tar", make_tar(self.path("a.tar.gz"), [entry]), "refused",
-                                    "hard link to something that is no file of the plugin")
+                                    "hard link to something that is not a file of the plugin")
 
     def test_devices_pipes_and_sockets_are_refused(self):
         for kind, words in ((tarfile.CHRTYPE, "device"), (tarfile.BLKTYPE, "device"),

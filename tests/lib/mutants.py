@@ -33,6 +33,11 @@ PYTHON = {
     "method.unknown": ("errors.py", "METHOD_NOT_FOUND = -32601", "METHOD_NOT_FOUND = -32099"),
     "notification.unknown": ("connection.py", "            return\n        error: Dict",
                              "            message_id = None\n        error: Dict"),
+    "cancel.unknown": ("connection.py", "            self._on_cancel(request)\n",
+                       f"            {EXIT}\n"),
+    "cancel.call": ("connection.py", "            self._on_cancel(request)\n            return\n",
+                    '            self._on_cancel(request)\n'
+                    '            self._answer = lambda *answer: None\n            return\n'),
     "progress.call": ("context.py", '"id": self.call_id, "progress"', '"id": 4000000, "progress"'),
     "projects.answer": ("connection.py", "if not isinstance(project, str):", "if True:"),
     "call.answer": ("connection.py", "            result = job()\n",
@@ -126,6 +131,10 @@ SHELL = {
     "method.unknown": ("-32601 'method not found'", "-32099 'method not found'"),
     "notification.unknown": ('    [[ -n $1 ]] || return 0\n    kaged_string "$3',
                              '    set -- "${1:-null}" "${@:2}"\n    kaged_string "$3'),
+    "cancel.unknown": ('    local id=$1 method=$2 problem=$3\n',
+                       '    local id=$1 method=$2 problem=$3\n    [[ $2 != kaged.cancel ]] || exit 3\n'),
+    "cancel.call": ('    local id=$1 method=$2 problem=$3\n',
+                    '    local id=$1 method=$2 problem=$3\n    [[ $2 != kaged.cancel ]] || exit 3\n'),
     "progress.call": ('"id:=$kaged__call_id" "progress:=$1"', '"id:=4000000" "progress:=$1"'),
     "projects.answer": ('kaged_get "$params" project\n', 'kaged_type=none\n'),
     "call.answer": ('    kaged__busy=1\n', '    [[ $1 != note ]] || exit 3\n    kaged__busy=1\n'),
@@ -225,6 +234,8 @@ TS = {
     "notification.unknown": ("            if (id !== null)\n                this.#answer",
                              '            if (id !== null || "error" in outcome)\n'
                              "                this.#answer"),
+    "cancel.unknown": ("return this.#cancel(message.params);", "process.exit(3);"),
+    "cancel.call": ("return this.#cancel(message.params);", "process.exit(3);"),
     "progress.call": ("{ id, progress, total, message }", "{ id: 4000000, progress, total, message }"),
     "projects.answer": ('if (typeof project !== "string")', "if (true)"),
     "call.answer": ("        const { method } = message;\n",
@@ -238,7 +249,7 @@ TS = {
                      '        throw invalidParams("unknown fields");\n'),
     "call.invalid": ("errors.js", "new PluginError(ErrorCode.invalidParams",
                      "new PluginError(ErrorCode.plugin"),
-    "call.types": ('throw invalidParams("they are no object")', "process.exit(4)"),
+    "call.types": ('throw invalidParams("they are not an object")', "process.exit(4)"),
     "tool.answer": ("        const { method } = message;\n",
                     "        const { method } = message;\n"
                     '        if (method === "whole.find") process.exit(3);\n'),
@@ -252,7 +263,7 @@ TS = {
                      '        if (this.#state === "open")\n'
                      '            throw new PluginError(ErrorCode.configInvalid, "no");\n'
                      "        const keep = () => {\n"),
-    "config.garbage": ('throw invalidParams("config is no object")', "process.exit(5)"),
+    "config.garbage": ('throw invalidParams("config is not an object")', "process.exit(5)"),
     "big.line": ("lines.js", "LINE_BYTES_MAX = 4 * 1024 * 1024", "LINE_BYTES_MAX = 65536"),
     "concurrent.answers": ("                else\n                    this.#dispatch(message);",
                            '                else if (this.#running.size < 2 || '
@@ -338,6 +349,12 @@ C = {
                        "kaged_fail(call, KAGED_INTERNAL"),
     "notification.unknown": ("engine.c", "    if (!request)\n        return;",
                              "    if (!request && result == 0)\n        return;"),
+    "cancel.unknown": ("engine.c", "    if (run == NULL)\n        return kaged_fail(",
+                       '    if (strcmp(message->method, "kaged.cancel") == 0)\n        exit(3);\n'
+                       "    if (run == NULL)\n        return kaged_fail("),
+    "cancel.call": ("engine.c", "    if (run == NULL)\n        return kaged_fail(",
+                    '    if (strcmp(message->method, "kaged.cancel") == 0)\n        exit(3);\n'
+                    "    if (run == NULL)\n        return kaged_fail("),
     "progress.call": ("call.c", "    kg_json_node(&json, call->id);", "    kg_json_int(&json, 4000000);"),
     "projects.answer": ("system.c", "if (project != NULL && project->type == KG_STRING)",
                         "if (project == NULL)"),
@@ -353,7 +370,7 @@ C = {
                      "static const struct kg_node nothing"),
     "call.invalid": ("call.c", "set_failure(call, KAGED_INVALID_PARAMS",
                      "set_failure(call, KAGED_PLUGIN_ERROR"),
-    "call.types": ("engine.c", 'return kaged_invalid_params(call, "they are no object");',
+    "call.types": ("engine.c", 'return kaged_invalid_params(call, "they are not an object");',
                    "exit(4);"),
     "tool.answer": ("engine.c", "    int result = run_message(&call, message);\n",
                     '    if (strcmp(message->method, "whole.find") == 0)\n        exit(3);\n'
@@ -368,7 +385,7 @@ C = {
                      "    if (engine->state == ENGINE_OPEN)\n"
                      '        return kaged_fail(call, KAGED_CONFIG_INVALID, "no");\n'
                      "    call->params = call->config = config;\n"),
-    "config.garbage": ("system.c", 'return kaged_invalid_params(call, "config is no object");',
+    "config.garbage": ("system.c", 'return kaged_invalid_params(call, "config is not an object");',
                        "exit(5);"),
     "big.line": ("stdio.c", "#define READ_BYTES 65536\n",
                  "#define READ_BYTES 65536\n#undef LINE_BYTES_MAX\n#define LINE_BYTES_MAX 65536\n"),

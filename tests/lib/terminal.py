@@ -73,9 +73,9 @@ class Terminal:
                 raise AssertionError(f"it does not end; the screen has:\n{self.raw}")
         return self.process.wait(timeout), screen(self.raw)
 
-    def talk(self, *answers):
+    def talk(self, *answers, timeout=PATIENCE):
         """Each question gets the next answer; then its end."""
         for answer in answers:
-            self.read_until(PROMPT)
+            self.read_until(PROMPT, timeout)
             self.type(answer)
-        return self.end()
+        return self.end(timeout)

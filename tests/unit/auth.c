@@ -272,7 +272,7 @@ static void scopes_read_back_as_they_were_written(void **data)
     (void)data;
     for (size_t i = 0; i < KG_COUNT(rows); i++) {
         kg_auto(kg_buf_free) struct kg_buf text = {0};
-        uint32_t scopes = 0;
+        uint64_t scopes = 0;
         assert_int_equal(http_scopes_parse(kg_str(rows[i]), &scopes, NULL), 0);
         http_scopes_print(scopes, &text);
         assert_string_equal(kg_buf_terminate(&text), rows[i]);
@@ -283,7 +283,7 @@ static void unknown_scope_is_refused_with_the_nearest(void **data)
 {
     (void)data;
     struct kg_err err;
-    uint32_t scopes = 77;
+    uint64_t scopes = 77;
     assert_true(http_scopes_parse(KG_STR("audit:read,plugin:read"), &scopes, &err) < 0);
     assert_non_null(strstr(err.hint, "plugins:read"));
     assert_int_equal(scopes, 77);
@@ -292,7 +292,7 @@ static void unknown_scope_is_refused_with_the_nearest(void **data)
 static void only_admin_has_what_was_not_given(void **data)
 {
     (void)data;
-    uint32_t all = 0, one = 0;
+    uint64_t all = 0, one = 0;
     assert_int_equal(http_scopes_parse(KG_STR("admin"), &all, NULL), 0);
     assert_int_equal(http_scopes_parse(KG_STR("plugins:read"), &one, NULL), 0);
     assert_true(http_scopes_allow(all, "plugins:write"));

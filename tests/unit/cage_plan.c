@@ -1035,7 +1035,7 @@ static void options_of_a_static_plugin_are_these(void **state)
         "--cap-drop ALL --clearenv --add-seccomp-fd 6 --add-seccomp-fd 7 "
         "--ro-bind /usr/lib /usr/lib "
         "--symlink /usr/lib/x86_64-linux-gnu/ld.so /usr/lib64/ld-linux-x86-64.so.2 "
-        "--symlink usr/lib /lib --symlink usr/lib64 /lib64 --file 14 /etc/ld.so.cache "
+        "--symlink usr/lib /lib --symlink usr/lib64 /lib64 --file 15 /etc/ld.so.cache "
         "--ro-bind /usr/share/zoneinfo /usr/share/zoneinfo "
         "--symlink /usr/share/zoneinfo/Etc/UTC /etc/localtime --symlink usr/bin /bin "
         "--proc /proc "
@@ -1084,7 +1084,7 @@ static void staged_sources_are_bound_from_the_stage(void **state)
     join_words(&options);
     assert_non_null(strstr(options.data, "--ro-bind /stage/1 /opt/x --bind /stage/1 /opt/x/deep "
                                          "--ro-bind /stage/1 /p/git "));
-    assert_non_null(strstr(options.data, "--ro-bind-data 15 /etc/hosts "));
+    assert_non_null(strstr(options.data, "--ro-bind-data 16 /etc/hosts "));
 }
 
 static void orders_of_a_static_plugin_are_these(void **state)
@@ -1096,12 +1096,12 @@ static void orders_of_a_static_plugin_are_these(void **state)
     cage_argv_orders(plan, sources, false, &orders);
     join_words(&orders);
     assert_string_equal(orders.data,
-                        "93 65 0 x/usr/lib/x86_64-linux-gnu/ld.so x/p/git w/tmp w/dev  "
+                        "95 65 0 0 x/usr/lib/x86_64-linux-gnu/ld.so x/p/git w/tmp w/dev  "
                         "r/p/git 0 0 0  /p/git/run  --flag ");
     plan->landlock = false;
     cage_argv_orders(plan, sources, false, &fewer);
     join_words(&fewer);
-    assert_string_equal(fewer.data, "40 65 0  r/p/git 0 0 0  /p/git/run  --flag ");
+    assert_string_equal(fewer.data, "42 65 0 0  r/p/git 0 0 0  /p/git/run  --flag ");
 }
 
 /* What lies below something that is mounted later cannot be looked at, nor can the plugin. */
@@ -1175,8 +1175,8 @@ static void limits_of_a_group_come_before_those_of_the_shim(void **state)
     policy.memory_bytes = 1048576;
     policy.cpu_shares = 256;
     kg_auto(free_plan) struct cage_plan *plan = cage_plan_new(&policy, &facts, NULL);
-    expect_limits(plan, false, " 65 1048576 x/");
-    expect_limits(plan, true, " 81 0 x/");
+    expect_limits(plan, false, " 65 1048576 0 x/");
+    expect_limits(plan, true, " 81 0 0 x/");
     kg_auto(kg_buf_free) struct kg_buf text = {0};
     cage_plan_print(plan, &text);
     assert_non_null(strstr(kg_buf_terminate(&text), "\nmemory 1048576 bytes\ncpu 256 shares\n"));
@@ -1236,13 +1236,14 @@ static void changed_plan_is_refused_or_read_within_bounds(void **state)
     }
 }
 
-/* Name, bwrap, folder, processes, shares, memory, landlock, executables, writables. */
+/* Name, bwrap, folder, processes, shares, memory, landlock, watched, executables, writables. */
 #define START                                                                                      \
-    "kaged-plan-3\0git\0/usr/bin/bwrap\0/p/git\0"                                                  \
+    "kaged-plan-4\0git\0/usr/bin/bwrap\0/p/git\0"                                                  \
     "64\0"                                                                                         \
     "0\0"                                                                                          \
     "0\0"                                                                                          \
-    "1\0"
+    "1\0"                                                                                          \
+    "0\0"
 #define LISTS                                                                                      \
     "1\0/x\0"                                                                                      \
     "1\0/w\0"

@@ -17,7 +17,7 @@ static union gate_address address(const char *text)
 {
     union gate_address parsed;
     if (!gate_address_parse(text, 80, &parsed))
-        fail_msg("%s is no address", text);
+        fail_msg("%s is not an address", text);
     return parsed;
 }
 

@@ -1085,7 +1085,7 @@ static void body_with_an_unknown_key_is_refused_with_its_name(void **state)
     assert_int_equal(post(&client, "/token", "{\"name\":\"a\",\"scope\":[]}"), 400);
     assert_has(client.body, "POST /token: the body has the unknown property \\\"scope\\\"; did you "
                             "mean \\\"scopes\\\"?");
-    assert_has(client.body, "it may have name, scopes, expires");
+    assert_has(client.body, "it may have name, scopes, user, expires");
     assert_has(client.body, "\"code\":\"usage\"");
 }
 

@@ -141,7 +141,7 @@ static void a_model_is_the_operators_and_fits_the_filter(void **state)
     assert_takes("{\"type\":\"model_alias\",\"filter\":\"fast\"}", "\"quick\"");
     assert_takes("{\"type\":\"model_alias\",\"filter\":\"reasoning\"}", "\"deep\"");
     assert_refuses("{\"type\":\"model_alias\"}", "\"gone\"",
-                   "\"gone\" is no model of the operator's");
+                   "\"gone\" is not one of the operator's models");
     assert_refuses("{\"type\":\"model_alias\",\"filter\":\"reasoning\"}", "\"quick\"",
                    "\"quick\" is a model that does not fit its filter, reasoning");
     assert_refuses("{\"type\":\"model_alias\",\"filter\":\"fast\"}", "\"deep\"",
@@ -162,7 +162,7 @@ static void a_path_has_a_prefix_and_stays_below_it(void **state)
     static const char *const bad[] = {"\"config:/../x\"", "\"config:memory\"", "\"config:/a/./b\"",
                                       "\"config:/a\\u0000\""};
     for (size_t i = 0; i < KG_COUNT(bad); i++)
-        assert_non_null(strstr(check(knob, bad[i], false).text, "no path that a plugin can have"));
+        assert_non_null(strstr(check(knob, bad[i], false).text, "not a path that a plugin can have"));
 }
 
 static void a_sensitive_value_is_in_no_message(void **state)

@@ -310,7 +310,7 @@ static void arguments_that_are_no_object_are_told_as_a_problem(void **state)
                 "\"tool_call\":{\"id\":\"a\",\"name\":\"x\",\"arguments\":{},\"problem\":\"1:6: "
                 "the text ends too early\"}\n"
                 "\"tool_call\":{\"id\":\"b\",\"name\":\"x\",\"arguments\":{},\"problem\":\"they "
-                "are no object\"}\n"
+                "are not an object\"}\n"
                 "= tool_calls");
 }
 

@@ -157,23 +157,23 @@ static void what_is_no_name_is_refused(void **state)
 {
     (void)state;
     expect_refused(REACHES({"a b", 80}), &with_nft,
-                   "plugin web: network: \"a b\" is no name of a host");
+                   "plugin web: network: \"a b\" is not a host name");
     expect_refused(REACHES({"a\n192.0.2.1 b", 80}), &with_nft,
-                   "plugin web: network: \"a\n192.0.2.1 b\" is no name of a host");
-    expect_refused(REACHES({"", 80}), &with_nft, "plugin web: network: \"\" is no name of a host");
+                   "plugin web: network: \"a\n192.0.2.1 b\" is not a host name");
+    expect_refused(REACHES({"", 80}), &with_nft, "plugin web: network: \"\" is not a host name");
 }
 
 static void addresses_of_many_machines_or_of_a_link_are_refused(void **state)
 {
     (void)state;
     expect_refused(REACHES({"224.0.0.1", 80}), &with_nft,
-                   "plugin web: network: 224.0.0.1 is no address of one machine");
+                   "plugin web: network: 224.0.0.1 is not the address of one machine");
     expect_refused(REACHES({"255.255.255.255", 80}), &with_nft,
-                   "plugin web: network: 255.255.255.255 is no address of one machine");
+                   "plugin web: network: 255.255.255.255 is not the address of one machine");
     expect_refused(REACHES({"ff02::1", 80}), &with_nft,
-                   "plugin web: network: ff02::1 is no address of one machine");
+                   "plugin web: network: ff02::1 is not the address of one machine");
     expect_refused(REACHES({"fe80::1", 80}), &with_nft,
-                   "plugin web: network: fe80::1 is no address of one machine");
+                   "plugin web: network: fe80::1 is not the address of one machine");
 }
 
 static void one_port_of_every_host_is_not_taken_for_every_port(void **state)

@@ -53,6 +53,9 @@ static const char watcher[] =
 static const char file_plugin[] = "name: file\nversion: 1.0.0\n"
                                   "tools: [{ name: read, description: Reads. }]\n";
 
+static const char agent_plugin[] = "name: agent\nversion: 1.0.0\n"
+                                   "tools: [{ name: read, description: Reads. }]\n";
+
 struct world {
     struct manifest *manifests[MANIFESTS_MAX];
     struct local *local;
@@ -796,7 +799,11 @@ static void the_view_is_one_json_object(void **state)
         "\"model_name\":\"memory-markdown__retain\",\"plugin\":\"memory\",\"enabled\":true,"
         "\"description\":\"Store it.\"},{\"name\":\"memory-markdown.recall\","
         "\"model_name\":\"memory-markdown__recall\",\"plugin\":\"memory\",\"enabled\":false,"
-        "\"description\":\"Find it.\"}]},{\"path\":\"primary.subagents.reader\","
+        "\"description\":\"Find it.\"}],\"description\":null,\"delegate\":true,"
+        "\"handoffs\":[{\"name\":\"agent.reader\",\"model_name\":\"agent__reader\","
+        "\"agent\":\"primary.subagents.reader\",\"enabled\":true,"
+        "\"description\":\"Hand a task to the subagent reader, which works on it with its own "
+        "context and tools, and answers.\"}]},{\"path\":\"primary.subagents.reader\","
         "\"model\":null,\"prompt\":null,\"prompt_file\":null,\"compaction\":null,"
         "\"plugins\":[{\"name\":\"memory\",\"package\":\"@kaged/memory-markdown\","
         "\"plugin\":\"memory-markdown\",\"installed\":\"1.4.2\",\"version\":\"^1.4\","
@@ -814,7 +821,7 @@ static void the_view_is_one_json_object(void **state)
         "\"model_name\":\"memory-markdown__retain\",\"plugin\":\"memory\",\"enabled\":true,"
         "\"description\":\"Store it.\"},{\"name\":\"memory-markdown.recall\","
         "\"model_name\":\"memory-markdown__recall\",\"plugin\":\"memory\",\"enabled\":true,"
-        "\"description\":\"Find it.\"}]}],"
+        "\"description\":\"Find it.\"}],\"description\":null,\"delegate\":true,\"handoffs\":[]}],"
         "\"missing\":[{\"package\":\"@x/gone\",\"version\":\"^2\",\"source\":\"./plugins/gone\","
         "\"installed\":null}],"
         "\"problems\":[{\"code\":\"model_unknown\",\"severity\":\"warning\",\"line\":4,"
@@ -856,6 +863,7 @@ static void the_words_are_for_people(void **state)
         "    source      ./plugins/gone\n"
         "  tools       memory-markdown.retain\n"
         "              memory-markdown.recall (off)\n"
+        "  hands to    agent.reader\n"
         "\n"
         "primary.subagents.reader\n"
         "  memory      @kaged/memory-markdown 1.4.2, shared by the project\n"
@@ -942,6 +950,8 @@ static void each_change_is_listed_once(void **state)
         "~ primary: model \"fast\" -> \"smart\"\n"
         "~ primary: prompt\n"
         "+ primary: compaction {\"strategy\":\"drop\"}\n"
+        "+ primary: tool agent.new\n"
+        "- primary: tool agent.old\n"
         "~ primary memory: isolation \"agent\" -> \"project\"\n"
         "- primary memory: hook on_session_idle\n"
         "- primary memory: hook post_compact\n"
@@ -1082,9 +1092,24 @@ static void a_long_description_is_cut_for_openai(void **state)
     assert_in_range(text.length, 2 * 1021, 2 * 1021 + 200);
 }
 
+static void a_plugins_tool_goes_before_that_of_a_subagent(void **state)
+{
+    (void)state;
+    kg_auto(world_end) struct world world = WORLD(
+        "primary:\n  plugins: { a: { package: agent } }\n  subagents: { read: {}, write: {} }\n",
+        NULL, agent_plugin);
+    const struct project_resolved_agent *primary = agent_of(&world, "primary");
+    assert_int_equal(primary->handoff_count, 1);
+    assert_string_equal(primary->handoffs[0].tool.name, "agent.write");
+    assert_null(project_handoff_find(primary, KG_STR("agent__read")));
+    assert_ptr_equal(project_handoff_find(primary, KG_STR("agent__write")), &primary->handoffs[0]);
+    assert_problems(&world, "4:14 name_is_builtin\n5:22 subagent_tool_taken\n");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_plugins_tool_goes_before_that_of_a_subagent),
         cmocka_unit_test(a_declaration_without_hooks_has_all_of_the_manifest),
         cmocka_unit_test(a_hook_has_to_be_named_by_both),
         cmocka_unit_test(hooks_of_sessions_are_the_primarys),

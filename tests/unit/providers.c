@@ -186,7 +186,7 @@ static void what_is_wrong_is_told_with_its_place(void **state)
         {PROVIDER "api_key = 1\n", "3:11: api_key takes a string", ""},
         {PROVIDER "api_key = \"a\\nb\"\n", "3:11: api_key has a control character in it", ""},
         {PROVIDER "retries = 11\n", "3:11: retries takes a number from 0 to 10", ""},
-        {PROVIDER "headers = { \"a:b\" = \"c\" }\n", "3:21: headers: that is no name of a header",
+        {PROVIDER "headers = { \"a:b\" = \"c\" }\n", "3:21: headers: that is not a header name",
          ""},
         {PROVIDER "headers = { Host = \"c\" }\n", "3:20: headers: host is not to be set", ""},
         {PROVIDER "headers = { a = \"c\\r\\nd: e\" }\n",

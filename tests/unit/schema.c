@@ -372,15 +372,16 @@ static void a_schema_that_is_not_valid_is_refused_with_its_place(void **state)
         {"{'$defs': {'a': {'minimum': '1'}}}", "1:29: #/$defs/a/minimum: must be a number"},
         {"{'$ref': '#/x'}", "1:10: #/$ref: \"#/x\" leads nowhere"},
         {"{'enum': [1], '$ref': '#/enum/0'}",
-         "1:23: #/$ref: \"#/enum/0\" leads to something that is no schema"},
+         "1:23: #/$ref: \"#/enum/0\" leads to something that is not a schema"},
         {"{'$ref': 'http://example.com/x.json'}",
          "1:10: #/$ref: \"http://example.com/x.json\" is not known here, and nothing is fetched"},
         {"{'$schema': 'http://json-schema.org/draft-04/schema#'}",
          "1:13: #/$schema: the $schema \"http://json-schema.org/draft-04/schema#\" is not known "
          "here; draft 2020-12 and draft-07 are"},
-        {"{'pattern': '(a'}", "1:13: #/pattern: is no usable pattern: missing closing parenthesis"},
-        {"{'patternProperties': {'\\\\Z': {}}}",
-         "1:31: #/patternProperties/\\Z: is no usable pattern: \\Z is no escape of ECMA-262"},
+        {"{'pattern': '(a'}",
+         "1:13: #/pattern: is not a usable pattern: missing closing parenthesis"},
+        {"{'patternProperties': {'\\\\Z': {}}}", "1:31: #/patternProperties/\\Z: is not a usable "
+                                                 "pattern: \\Z is not an escape of ECMA-262"},
     };
     for (size_t i = 0; i < KG_COUNT(rows); i++)
         assert_refused(rows[i][0], rows[i][1]);
@@ -735,9 +736,10 @@ static void schemas_past_a_bound_are_refused(void **state)
     assert_refused(parts,
                    "1:1: #: is too large: at most 50000 subschemas, nested at most 256 deep");
     kg_auto(kg_free) char *pattern = repeated("{'pattern': '", "a", 5000, "'}");
-    assert_refused(pattern, "1:13: #/pattern: is no usable pattern: it is longer than 4096 bytes");
+    assert_refused(pattern,
+                   "1:13: #/pattern: is not a usable pattern: it is longer than 4096 bytes");
     assert_refused("{'pattern': '(((a{1000}){1000}){1000}){1000}'}",
-                   "1:13: #/pattern: is no usable pattern: regular expression is too large");
+                   "1:13: #/pattern: is not a usable pattern: regular expression is too large");
 }
 
 static void deep_nesting_is_checked_or_refused_without_harm(void **state)

@@ -242,7 +242,7 @@ static void what_is_no_range_is_refused(void **state)
         if (range != NULL)
             fail_msg("\"%s\" was taken", texts[i]);
         assert_int_equal(err.code, KG_E_USAGE);
-        assert_non_null(strstr(err.message, "is no range of versions"));
+        assert_non_null(strstr(err.message, "is not a range of versions"));
     }
 }
 

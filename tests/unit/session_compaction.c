@@ -579,7 +579,7 @@ static void results_that_are_no_good_are_refused(void **data)
         {RESULT(S "," U ",{\"id\":\"\3\"},{\"id\":\"\4\"},{\"id\":\"\5\"},{\"id\":\"\6\"},"
                   "{\"id\":\"\7\"},{\"id\":\"\10\"}",
                 ""),
-         "no smaller", SESSION_FAULT_INVALID},
+         "not smaller", SESSION_FAULT_INVALID},
     };
     talk(world);
     kg_auto(session_compaction_cleanup) struct session_compaction *compaction =

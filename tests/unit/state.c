@@ -285,6 +285,10 @@ static void what_mcp_clients_called_is_bounded_by_age_and_by_size(void **data)
     state_close(state);
 }
 
+#define DROP_CATALOG                                                                               \
+    "DROP TABLE org; DROP TABLE principal; DROP TABLE org_member; DROP TABLE package; "            \
+    "DROP TABLE package_setting; DROP TABLE package_grant; "
+
 static void a_database_of_the_first_version_is_brought_up_to_date(void **data)
 {
     struct fixture *fixture = *data;
@@ -297,7 +301,7 @@ static void a_database_of_the_first_version_is_brought_up_to_date(void **data)
                            "DROP TABLE mcp_call; DROP TABLE question; "
                            "DROP TABLE script_grant; "
                            "DROP TABLE session_move; DROP TABLE session_snapshot; "
-                           "PRAGMA user_version = 1");
+                           "DROP TABLE session_restore; " DROP_CATALOG "PRAGMA user_version = 1");
     struct state *state = open_state(fixture);
     assert_int_equal(state_credential_remove(state, "tok_1", NULL), 0);
     state_close(state);
@@ -316,10 +320,12 @@ static void a_session_from_before_branches_stands_on_one(void **data)
     int seen = 0;
     state_close(open_state(fixture));
     run_sql(fixture->path,
-            "DROP TABLE session_move; DROP TABLE session_snapshot; DROP INDEX session_by_branch; "
+            "DROP TABLE session_move; DROP TABLE session_snapshot; DROP TABLE session_restore; "
+            "DROP INDEX session_by_branch; "
             "ALTER TABLE session DROP COLUMN branch; ALTER TABLE session DROP COLUMN left_by; "
             "INSERT INTO session (id, project_id, workdir, seat, state, operator_id, created_ms, "
             "updated_ms, entries) VALUES ('ses_01K', 'p', '/', 'primary', 'idle', 'ann', 1, 1, 0); "
+            "ALTER TABLE credential DROP COLUMN principal; " DROP_CATALOG
             "PRAGMA user_version = 13");
     struct state *state = open_state(fixture);
     assert_int_equal(state_session_get(state, "ses_01K", see_branch, &seen, NULL), 0);

@@ -73,7 +73,7 @@ static void paths_that_cannot_be_a_source_say_why(void **state)
 {
     (void)state;
     make_file("plugin.rar");
-    assert_refused("plugin.rar", NULL, KG_E_USAGE, "no archive that kaged opens");
+    assert_refused("plugin.rar", NULL, KG_E_USAGE, "not an archive that kaged opens");
     assert_refused("missing", NULL, KG_E_NOT_FOUND, "No such file");
     assert_refused("/dev/null", NULL, KG_E_USAGE, "neither a folder nor a file");
     assert_refused("", NULL, KG_E_USAGE, "empty");

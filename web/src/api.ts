@@ -36,10 +36,11 @@ function urlOf(template: string, path: Record<string, unknown>, query: Record<st
 }
 
 async function errorOf(answer: Response): Promise<ApiError> {
-  const told = (await answer.json().catch(() => null)) as Schemas["Error"] | null;
+  const body = (await answer.json().catch(() => null)) as Partial<Schemas["Error"] & Schemas["Error"]["error"]> | null;
   if (answer.status === 401) session.value = null;
-  if (!told?.error) return new ApiError(`the daemon answered ${answer.status}`, answer.status);
-  const { message, code, hint, problems } = told.error;
+  const told = body?.error ?? body; // those of the catalog's routes are flat
+  if (!told?.message) return new ApiError(`the daemon answered ${answer.status}`, answer.status);
+  const { message, code, hint, problems } = told;
   return new ApiError(message, answer.status, code, hint, problems);
 }
 
@@ -83,8 +84,9 @@ export async function* lines(answer: Response): AsyncGenerator<Record<string, un
   }
 }
 
+// Until it is known who asks, what only reads is asked for at once: a view does not wait for two answers in turn.
 export const may = (scope: Schemas["Scope"]): boolean =>
-  session.value?.scopes.some((one) => one === scope || one === "admin") ?? false;
+  session.value === undefined ? scope.endsWith(":read") : (session.value?.scopes.some((one) => one === scope || one === "admin") ?? false);
 
 export async function enter(): Promise<void> {
   try {

@@ -1,5 +1,5 @@
 // Asks the daemon for what a view shows, and asks again when it may have changed.
-import { useCallback, useEffect, useRef, useState } from "preact/hooks";
+import { useCallback, useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { epoch, type Happening, useHappenings } from "./live";
 
 export interface Asked<T> {
@@ -26,7 +26,7 @@ export function useAsk<T>(ask: () => Promise<T>, inputs: unknown[], when: When =
     );
   }, [key]);
 
-  useEffect(again, [key, epoch.value]);
+  useLayoutEffect(again, [key, epoch.value]); // now, not after the next frame
   useEffect(() => {
     if (!when.every) return;
     const timer = setInterval(() => document.visibilityState === "visible" && again(), when.every);

@@ -1,40 +1,25 @@
-// Figures over time: the page keeps what it saw, the daemon only has what is now.
-import { useRef } from "preact/hooks";
+// Figures over time, as the daemon keeps them for the last minutes.
+import type { Schemas } from "./api";
 
-const KEPT = 300;
-
-export interface Sample {
-  at: number; // seconds
-  calls: number;
-  errors: number;
-  memory: number;
-}
 export interface Course {
-  times: number[];
-  rate: (number | null)[]; // calls a second
-  errors: (number | null)[];
-  memory: number[];
-  now: number | null; // calls a second, now
+  times: number[]; // seconds
+  rate: number[]; // calls a second
+  errors: number[];
+  p50: (number | null)[]; // microseconds; null: nothing was called
+  p99: (number | null)[];
+  now: number; // calls a second, in the last step
 }
 
-export function courseOf(samples: Sample[]): Course {
-  const per = (key: "calls" | "errors") =>
-    samples.map((sample, index) => {
-      const before = samples[index - 1];
-      if (!before || sample[key] < before[key]) return null; // the daemon started anew
-      return (sample[key] - before[key]) / Math.max(sample.at - before.at, 0.001);
-    });
-  const rate = per("calls");
-  return { times: samples.map((one) => one.at), rate, errors: per("errors"), memory: samples.map((one) => one.memory), now: rate.at(-1) ?? null };
-}
+const LEAST = 24; // steps
 
-export function useCourse(latest: { calls: number; errors: number; memory_bytes: number } | undefined): Course {
-  const samples = useRef<Sample[]>([]);
-  const seen = useRef<unknown>(undefined);
-  if (latest && latest !== seen.current) {
-    seen.current = latest;
-    const sample = { at: Date.now() / 1000, calls: latest.calls, errors: latest.errors, memory: latest.memory_bytes };
-    samples.current = [...samples.current.slice(-KEPT), sample];
-  }
-  return courseOf(samples.current);
+// since: when it began, if that is not longer ago than what is kept.
+export function courseOf({ step_ms, until, ...kept }: Schemas["Course"], since?: string): Course {
+  const end = Date.parse(until) / 1000;
+  const step = step_ms / 1000;
+  const shown = since ? Math.max(LEAST, Math.ceil((end - Date.parse(since) / 1000) / step)) : Infinity;
+  const [calls, errors, p50_us, p99_us] = [kept.calls, kept.errors, kept.p50_us, kept.p99_us].map((one) => (shown < one.length ? one.slice(-shown) : one));
+  const perSecond = (counts: number[]) => counts.map((one) => one / step);
+  const known = (durations: number[]) => durations.map((one, at) => (calls[at] > 0 ? one : null));
+  const rate = perSecond(calls);
+  return { times: calls.map((_, at) => end - (calls.length - 1 - at) * step), rate, errors: perSecond(errors), p50: known(p50_us), p99: known(p99_us), now: rate.at(-1) ?? 0 };
 }

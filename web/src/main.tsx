@@ -13,6 +13,7 @@ import { Audit } from "./views/audit";
 import { Connect } from "./views/connect";
 import { Consents, ConsentView } from "./views/consents";
 import { DaemonView } from "./views/daemon";
+import { Orgs, OrgView } from "./views/orgs";
 import { Overview } from "./views/overview";
 import { Plugin } from "./views/plugin";
 import { Projects, ProjectView } from "./views/projects";
@@ -29,11 +30,12 @@ const views: View[] = [
   { path: "", name: "Overview", scope: "plugins:read", show: () => <Overview /> },
   { path: "plugins", name: "", scope: "plugins:read", show: ([name = "", part = "now"]) => <Plugin key={name} name={name} part={part} /> },
   { path: "consents", name: "Consents", scope: "plugins:read", show: ([id]) => (id ? <ConsentView key={id} id={id} /> : <Consents />) },
-  { path: "projects", name: "Projects", scope: "projects:read", show: ([id, part = ""]) => (id ? <ProjectView key={id} id={id} part={part} /> : <Projects />) },
+  { path: "projects", name: "Projects", scope: "projects:read", show: ([id, part = "", agent = ""]) => (id ? <ProjectView key={id} id={id} part={part} agent={agent} /> : <Projects />) },
   { path: "sessions", name: "Sessions", scope: "sessions:read", show: ([id]) => (id ? <SessionView key={id} id={id} /> : <Sessions />) },
   { path: "audit", name: "Audit", scope: "audit:read", show: () => <Audit /> },
   { path: "add", name: "Add", scope: "plugins:write", show: () => <Add /> },
   { path: "connect", name: "Connect", scope: "plugins:read", show: ([way = ""]) => <Connect chosen={way} /> },
+  { path: "orgs", name: "Orgs", scope: "admin", show: ([id]) => (id ? <OrgView key={id} id={id} /> : <Orgs />) },
   { path: "access", name: "Access", scope: "admin", show: () => <Access /> },
   { path: "daemon", name: "Daemon", scope: "plugins:read", show: () => <DaemonView /> },
 ];
@@ -44,7 +46,7 @@ function readPlace(): void {
 }
 
 const LINKS = { live: "live", connecting: "connecting", lost: "lost" } as const;
-const LINK_WORDS = { live: "Live", connecting: "Connecting…", lost: "The daemon is not reached. Trying again…" } as const;
+const LINK_WORDS = { live: "Live", connecting: "Connecting…", lost: "The daemon cannot be reached. Trying again…" } as const;
 
 function Frame() {
   const [first, ...rest] = place.value;
@@ -67,7 +69,7 @@ function Frame() {
           kaged
         </a>
         <nav aria-label="Views">
-          {views.filter((one) => one.name && may(one.scope)).map((one) => (
+          {session.value && views.filter((one) => one.name && may(one.scope)).map((one) => (
             <a key={one.path} href={`#/${one.path}`} aria-current={one.path === first || (one.path === "" && first === "plugins") ? "page" : undefined}>
               {one.name}
             </a>
@@ -81,7 +83,7 @@ function Frame() {
       <Questions place={place.value} />
       <main id="main" tabIndex={-1}>
         <Guard key={place.value.slice(0, 2).join("/")}>
-          {!view ? <p>There is nothing here. <a href="#/">Back to the overview</a></p> : may(view.scope) ? view.show(rest) : <p>This takes the scope <code>{view.scope}</code>, which this session does not have.</p>}
+          {!view ? <p>There is nothing here. <a href="#/">Back to the overview</a></p> : may(view.scope) ? view.show(rest) : session.value === undefined ? <p class="faint">Loading…</p> : <p>This takes the scope <code>{view.scope}</code>, which this session does not have.</p>}
         </Guard>
       </main>
     </>
@@ -103,18 +105,17 @@ function Door() {
   return (
     <main id="main" class="door">
       <h1>kaged</h1>
-      <p>This browser is not let in yet. On the machine that kaged runs on, this opens the page with a URL that works once:</p>
+      <p>This browser is not signed in yet. On the machine that runs kaged, this opens the page with a URL that works once:</p>
       <Command text="kaged auth open" />
-      <p class="faint">A page that was open and now says this had its session end, or was logged out.</p>
+      <p class="faint">If the page was open before, its session has ended or was logged out.</p>
     </main>
   );
 }
 
 function Page() {
-  if (session.value === undefined) return <main id="main" class="door"><p class="faint">Connecting…</p></main>;
   return (
     <>
-      {session.value ? <Frame /> : <Door />}
+      {session.value === null ? <Door /> : <Frame />}
       <Dialogs />
       <Notes />
     </>

@@ -11,12 +11,13 @@ export function bytes(count: number): string {
 
 export function micros(us: number): string {
   if (us === 0) return "–";
-  if (us < 1000) return `${us} µs`;
+  if (us < 1000) return `${Math.round(us)} µs`;
   if (us < 1_000_000) return `${us < 10_000 ? (us / 1000).toFixed(1) : Math.round(us / 1000)} ms`;
   return `${(us / 1_000_000).toFixed(1)} s`;
 }
 
-export const count = (value: number): string => value.toLocaleString("en");
+export const rate = (perSecond: number): string => (perSecond < 10 ? perSecond.toFixed(1) : count(Math.round(perSecond)));
+export const count = (value: number): string => String(value).replace(/\B(?=(\d{3})+$)/g, ",");
 export const plural = (value: number, one: string, many = `${one}s`): string => `${count(value)} ${value === 1 ? one : many}`;
 
 export function span(ms: number): string {
@@ -33,11 +34,12 @@ export function ago(time: string, now = Date.now()): string {
   return ms < 5000 ? "now" : `${span(ms)} ago`;
 }
 
+const two = (value: number): string => String(value).padStart(2, "0");
+export const hour = (at: Date): string => `${two(at.getHours())}:${two(at.getMinutes())}:${two(at.getSeconds())}`;
 export const clock = (time: string): string => {
   const at = new Date(time);
   const today = new Date().toDateString() === at.toDateString();
-  const hours = at.toLocaleTimeString("en-GB");
-  return today ? hours : `${at.toLocaleDateString("en-CA")} ${hours}`;
+  return today ? hour(at) : `${at.getFullYear()}-${two(at.getMonth() + 1)}-${two(at.getDate())} ${hour(at)}`;
 };
 
 // Escape sequences and other controls as what they are, so that they do nothing.

@@ -67,7 +67,7 @@ class Plugin:
     def hook(self, name: str) -> Callable[[Function], Function]:
         """A hook of the manifest: one of HOOKS."""
         if name not in HOOKS:
-            raise ValueError(f"{name!r} is no hook; there are {', '.join(HOOKS)}")
+            raise ValueError(f"{name!r} is not a hook; there are {', '.join(HOOKS)}")
         return self._register(f"kaged.hook.{name}")
 
     def on_config(self, handler: Function) -> Function:

@@ -75,7 +75,7 @@ def _number(digits: str) -> Union[int, float]:
 
 
 def _refuse_constant(name: str) -> None:
-    raise NotJson(f"{name} is no number")
+    raise NotJson(f"{name} is not a number")
 
 
 def parse(line: bytes) -> Any:

@@ -76,10 +76,10 @@ function readContext(params: Params, config: unknown): CallContext<any> {
 
 function checkParams(params: unknown): Params {
   if (params === undefined) return {};
-  if (!isObject(params)) throw invalidParams("they are no object");
+  if (!isObject(params)) throw invalidParams("they are not an object");
   for (const key of ["_context", "_config"])
     if (Object.hasOwn(params, key) && !isObject(params[key]))
-      throw invalidParams(`${key} is no object`);
+      throw invalidParams(`${key} is not an object`);
   return params;
 }
 
@@ -333,7 +333,7 @@ class Core<Config> implements Plugin<Config> {
 
   #configure(params: Params): unknown {
     const config = params["config"];
-    if (!isObject(config)) throw invalidParams("config is no object");
+    if (!isObject(config)) throw invalidParams("config is not an object");
     const keep = () => {
       this.config = config as Config;
     };
@@ -357,7 +357,7 @@ class Core<Config> implements Plugin<Config> {
 
   #project(params: Params): string {
     const project = params["project"];
-    if (typeof project !== "string") throw invalidParams("project is no string");
+    if (typeof project !== "string") throw invalidParams("project is not a string");
     return project;
   }
 

@@ -132,6 +132,10 @@ bool kg_node_is_true(const struct kg_node *node, const char *key);
 /* The member that is a list; an empty one if it is none. */
 const struct kg_node *kg_node_list(const struct kg_node *node, const char *key);
 int64_t kg_node_number(const struct kg_node *node, const char *key); /* 0 if it is no integer */
+/* Whether a list has that string among its items; false of NULL, and of what is no list. */
+bool kg_node_has_text(const struct kg_node *list_or_null, struct kg_str text);
+/* Whether both are written alike, members in the same order; numbers by their digits. */
+bool kg_node_is_same(const struct kg_node *a, const struct kg_node *b);
 /* A document of its own. */
 struct kg_doc *kg_doc_copy(const struct kg_node *node);
 

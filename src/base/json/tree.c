@@ -250,6 +250,33 @@ int64_t kg_node_number(const struct kg_node *node, const char *key)
     return kg_node_int(kg_node_get(node, key), &value) ? value : 0;
 }
 
+bool kg_node_has_text(const struct kg_node *list_or_null, struct kg_str text)
+{
+    bool is_list = list_or_null != NULL && list_or_null->type == KG_ARRAY;
+    for (uint32_t i = 0; is_list && i < list_or_null->count; i++)
+        if (list_or_null->items[i].type == KG_STRING &&
+            kg_str_equal(list_or_null->items[i].text, text))
+            return true;
+    return false;
+}
+
+bool kg_node_is_same(const struct kg_node *a, const struct kg_node *b)
+{
+    if (a->type != b->type)
+        return false;
+    if (a->type == KG_BOOL)
+        return a->boolean == b->boolean;
+    if (a->type != KG_ARRAY && a->type != KG_OBJECT)
+        return a->type == KG_NULL || kg_str_equal(a->text, b->text);
+    bool is_same = a->count == b->count;
+    for (uint32_t i = 0; is_same && i < a->count; i++)
+        is_same = a->type == KG_ARRAY
+                      ? kg_node_is_same(&a->items[i], &b->items[i])
+                      : kg_str_equal(a->members[i].key, b->members[i].key) &&
+                            kg_node_is_same(&a->members[i].value, &b->members[i].value);
+    return is_same;
+}
+
 /* -- builder ----------------------------------------------------------------------------------- */
 
 void kg_builder_begin(struct kg_builder *builder, size_t bytes)

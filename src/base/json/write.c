@@ -2,20 +2,6 @@
 #include "base/json/internal.h"
 #include "base/json/short.h"
 
-/* One U+FFFD stands for each byte that is not part of a character. */
-static void put_utf8(struct kg_buf *buf, struct kg_str text)
-{
-    for (;;) {
-        size_t valid = kg_utf8_valid(text);
-        kg_buf_append(buf, text.data, valid);
-        if (valid == text.length)
-            return;
-        kg_buf_text(buf, "\xEF\xBF\xBD");
-        text.data += valid + 1;
-        text.length -= valid + 1;
-    }
-}
-
 /* c is a quote, a backslash or a control character. */
 static void put_escape(struct kg_buf *buf, unsigned char c)
 {
@@ -103,7 +89,7 @@ static __attribute__((noinline)) void put_general(struct kg_buf *buf, struct kg_
         uint64_t seen = 0;
         const char *stop = kg_json_plain_end(at, end, &seen);
         if (kg_json_seen_wide(seen))
-            put_utf8(buf, (struct kg_str){at, (size_t)(stop - at)});
+            kg_buf_utf8(buf, (struct kg_str){at, (size_t)(stop - at)});
         else
             kg_buf_append(buf, at, (size_t)(stop - at));
         if (stop == end)

@@ -3,9 +3,10 @@
  *
  * After it, it is the first program in a cage. It puts stdin and stdout in their place, lets no
  * other fd but stderr through, and follows its orders: it sets the limits that count per cage or
- * process, asks Landlock for the second layer, looks whether what was bound is what was opened, and
- * becomes the command. It runs before any of the plugin's code, says on a pipe of the spawner that
- * it did, and says there too if the command could not be run. Without orders it runs nothing.
+ * process, asks Landlock for the second layer, looks whether what was bound is what was opened, has
+ * what follows watched if it is to be, and becomes the command. It runs before any of the plugin's
+ * code, says on a pipe of the spawner that it did, and says there too if the command could not be
+ * run. Without orders it runs nothing.
  *
  * Before it, it makes the namespaces that every cage has, says on that pipe whether it could, and
  * becomes bwrap.
@@ -18,6 +19,7 @@
 #include "mounts.h"
 #include "namespaces.h"
 #include "orders.h"
+#include "watch.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -159,6 +161,7 @@ int shim_main(int argc, char **argv, char **environment)
     result = set_limits(&orders);
     if (result < 0)
         return refuse("limits", result);
+    unsigned long watcher = bare_number(orders_next(&orders));
     result = landlock_apply(&orders);
     if (result < 0)
         return refuse("landlock", result);
@@ -170,5 +173,8 @@ int shim_main(int argc, char **argv, char **environment)
     if (command == NULL)
         return refuse("orders", -EINVAL);
     drop_working_folder(environment);
+    result = watcher != 0 ? watch_begin(watcher) : 0;
+    if (result < 0)
+        return refuse("watch", result);
     return run(bare_number(argv[1]), command, environment);
 }

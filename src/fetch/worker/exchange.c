@@ -3,13 +3,14 @@
  * and body, or by why there are none. Of a body no more than its bound is kept, and the rest is not
  * waited for.
  */
-#include "base/json/json.h"
+#include "base/base64.h"
 #include "fetch/worker/internal.h"
 #include "wire/wire.h"
 
 #include <stdlib.h>
 
 #define HEADERS_BYTES ((size_t)256 * 1024) /* of one answer */
+#define TYPE_BYTES    256
 #define CONNECT_MS    10000L
 #define TURN_MS       60000 /* nothing of ours waits for a time: libcurl has its own */
 
@@ -17,9 +18,9 @@ struct exchange {
     struct exchange *next;
     struct exchanges *all;
     int64_t id;
-    struct kg_doc *doc; /* owned: url, method, headers and body lie in it */
-    struct kg_str request_body;
-    CURL *easy;                 /* owned, like all that follows */
+    struct kg_doc *doc;         /* owned: url, method and headers lie in it */
+    struct kg_buf request_body; /* owned, like all that follows */
+    CURL *easy;
     struct curl_slist *headers; /* of the request */
     struct kg_buf body;         /* of the answer */
     size_t body_max, header_bytes;
@@ -58,6 +59,7 @@ static void exchange_free(struct exchange *exchange)
     curl_multi_remove_handle(exchange->all->multi, exchange->easy);
     curl_easy_cleanup(exchange->easy);
     curl_slist_free_all(exchange->headers);
+    kg_buf_free(&exchange->request_body);
     kg_buf_free(&exchange->body);
     kg_doc_free(exchange->doc);
     free(exchange);
@@ -73,12 +75,16 @@ void exchange_put_error(struct kg_buf *lines, int64_t id, const char *words)
 static void put_result(const struct exchange *exchange, long status)
 {
     struct kg_buf *lines = exchange->all->lines;
+    char *type = NULL;
+    curl_easy_getinfo(exchange->easy, CURLINFO_CONTENT_TYPE, &type);
     kg_buf_printf(lines, "{\"jsonrpc\":\"2.0\",\"id\":%lld,\"result\":", (long long)exchange->id);
     struct kg_json_writer json = kg_json_writer(lines);
     kg_json_begin(&json, '{');
     kg_json_named_int(&json, "status", status);
-    kg_json_named_str(&json, "body",
-                      exchange->body.length > 0 ? kg_buf_view(&exchange->body) : KG_STR(""));
+    if (type != NULL && kg_utf8_valid(kg_str(type)) == strlen(type))
+        kg_json_named_str(&json, "content_type",
+                          kg_str_first(kg_str(type), strnlen(type, TYPE_BYTES)));
+    kg_json_named_bytes(&json, "body", kg_buf_view(&exchange->body));
     kg_json_named_bool(&json, "truncated", exchange->truncated);
     kg_json_end(&json, '}');
     kg_buf_text(lines, "}\n");
@@ -126,11 +132,10 @@ static void set_up(struct exchange *exchange, const char *url, const char *metho
     CURL *easy = exchange->easy = curl_easy_init();
     int64_t timeout_ms = kg_node_number(root, "timeout_ms");
     exchange->body_max = (size_t)kg_node_number(root, "answer_bytes");
-    exchange->request_body = kg_node_text(root, "body");
     add_headers(exchange);
     fetch_set_options(easy, url, exchange->headers, CONNECT_MS);
     if (exchange->request_body.length > 0 || strcmp(method, "POST") == 0)
-        fetch_set_body(easy, exchange->request_body);
+        fetch_set_body(easy, kg_buf_view(&exchange->request_body));
     if (strcmp(method, "HEAD") == 0)
         curl_easy_setopt(easy, CURLOPT_NOBODY, 1L);
     curl_easy_setopt(easy, CURLOPT_CUSTOMREQUEST, method);
@@ -143,16 +148,31 @@ void exchanges_start(struct exchanges *exchanges, int64_t id, struct kg_str para
     struct kg_doc *doc = kg_json_read(params, NULL);
     const char *url = doc ? text_of(doc, "url") : NULL;
     const char *method = doc ? text_of(doc, "method") : NULL;
-    if (url == NULL || method == NULL || kg_node_number(doc->root, "answer_bytes") < 0) {
+    struct kg_buf body = {0};
+    if (url == NULL || method == NULL || kg_node_number(doc->root, "answer_bytes") < 0 ||
+        kg_node_bytes(doc->root, "body", params.length, &body, NULL) < 0) {
         exchange_put_error(exchanges->lines, id, "the request does not fit");
+        kg_buf_free(&body);
         kg_doc_free(doc);
         return;
     }
     struct exchange *exchange = kg_alloc(sizeof(*exchange));
-    *exchange = (struct exchange){.all = exchanges, .id = id, .doc = doc, .next = exchanges->first};
+    *exchange = (struct exchange){
+        .all = exchanges, .id = id, .doc = doc, .request_body = body, .next = exchanges->first};
     exchanges->first = exchange;
     set_up(exchange, url, method);
     curl_multi_add_handle(exchanges->multi, exchange->easy);
+}
+
+void exchanges_cancel(struct exchanges *exchanges, struct kg_str params)
+{
+    kg_auto(kg_doc_cleanup) struct kg_doc *doc = kg_json_read(params, NULL);
+    struct exchange *exchange = exchanges->first;
+    int64_t id = doc ? kg_node_number(doc->root, "id") : 0;
+    while (exchange != NULL && exchange->id != id)
+        exchange = exchange->next;
+    if (exchange != NULL)
+        exchange_free(exchange);
 }
 
 /* -- all of them ------------------------------------------------------------------------------- */

@@ -4,9 +4,11 @@
  *
  *   {"id":7,"method":"fetch","params":{"method","url","headers","body","timeout_ms",
  *    "answer_bytes"}}
+ *   {"method":"cancel","params":{"id":7}}
  *
- * and each is answered on stdout by {"status","body","truncated"}, or by an error in words. Any
- * number of requests may be on their way. The end of stdin ends all of them.
+ * and each request is answered on stdout by {"status","content_type","body","truncated"}, or by an
+ * error in words. Bytes that are no text are in "body_base64". Any number of requests may be on
+ * their way. The end of stdin ends all of them.
  */
 #include "base/confine.h"
 #include "fetch/worker/internal.h"
@@ -26,11 +28,13 @@ static void on_line(void *data, struct kg_str line)
     struct worker *worker = data;
     struct rpc_message message;
     rpc_parse(line, &message);
+    struct kg_str params = message.params.data ? message.params : KG_STR("null");
+    if (message.kind == RPC_NOTIFICATION && strcmp(message.method, "cancel") == 0)
+        exchanges_cancel(worker->exchanges, params);
     if (message.kind != RPC_REQUEST)
         return;
     if (strcmp(message.method, "fetch") == 0)
-        exchanges_start(worker->exchanges, message.id,
-                        message.params.data ? message.params : KG_STR("null"));
+        exchanges_start(worker->exchanges, message.id, params);
     else
         exchange_put_error(&worker->lines, message.id, "there is no such method");
 }

@@ -200,7 +200,7 @@ static int put_arguments(struct kg_json_writer *json, const struct tool_part *pa
     kg_auto(kg_doc_cleanup) struct kg_doc *doc = kg_json_read(text, err);
     bool good = doc != NULL && doc->root->type == KG_OBJECT;
     if (doc != NULL && !good)
-        kg_fail(err, KG_E_INVALID_PARAMS, "they are no object");
+        kg_fail(err, KG_E_INVALID_PARAMS, "they are not an object");
     kg_json_key(json, "arguments");
     if (good)
         kg_json_node(json, doc->root);

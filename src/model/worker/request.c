@@ -135,7 +135,7 @@ static int make_url(struct request *request, struct kg_str base, struct failure 
     if (!kg_str_starts(base, "https://") && !kg_str_starts(base, "http://"))
         return failure_set(failure, MODEL_INVALID, "the request: its url is not of http or https");
     if (has_control(base))
-        return failure_set(failure, MODEL_INVALID, "the request: its url is no text of a line");
+        return failure_set(failure, MODEL_INVALID, "the request: its url is not one line of text");
     if (kg_str_starts(kg_str(path), "/v1/") && kg_str_ends(base, "/v1"))
         path += strlen("/v1");
     request->url = kg_format("%.*s%s", KG_STR_ARG(base), path);
@@ -146,7 +146,7 @@ static int fill(struct request *request, const struct kg_node *params, struct fa
 {
     struct neutral neutral;
     if (params->type != KG_OBJECT)
-        return failure_set(failure, MODEL_INVALID, "the request: it is no object");
+        return failure_set(failure, MODEL_INVALID, "the request: it is not an object");
     if (find_dialect(kg_node_text(params, "kind"), &request->dialect, failure) < 0 ||
         read_bounds(kg_node_get(params, "limits"), &request->bounds, failure) < 0 ||
         make_url(request, kg_node_text(params, "url"), failure) < 0 ||

@@ -49,7 +49,8 @@ static int refuse_type(struct transfer *transfer, const char *type)
     kg_auto(kg_buf_free) struct kg_buf said = {0};
     failure_put_words(&said, kg_str(type), transfer->request->secrets);
     return failure_set(&transfer->failure, MODEL_BAD_ANSWER,
-                       "the provider's answer is no stream of events%s", kg_buf_terminate(&said));
+                       "the provider's answer is not a stream of events%s",
+                       kg_buf_terminate(&said));
 }
 
 /* Once, with the first bytes. */

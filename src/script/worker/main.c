@@ -12,6 +12,15 @@
 
 #define OPEN_FILES 16
 
+#ifdef __SANITIZE_ADDRESS__
+/* What was freed is kept for a while: past a few bombs that would be more than the cage has. */
+const char *__asan_default_options(void);
+const char *__asan_default_options(void)
+{
+    return "quarantine_size_mb=8";
+}
+#endif
+
 static int leave(const char *why)
 {
     fprintf(stderr, "kaged-lua: %s\n", why);

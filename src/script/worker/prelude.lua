@@ -30,7 +30,7 @@ local config = "{}"     -- the script's own, as JSON
 local script = "script" -- its name
 local changed = true    -- the daemon has to hear what is registered
 local commands, command_names = {}, {}
-local tools = {}
+local tools, renames = {}, {}
 local accepted = {} -- what needs a screen, by name
 local problem_of_load -- in words; nil: it was loaded
 
@@ -118,25 +118,29 @@ function kage.requires(wanted)
   end
 end
 
+-- Not by a tail call: the level says in whose line it went wrong.
+local function code(call, coder, value)
+  local ok, coded = pcall(coder, value)
+  if not ok then
+    error(format("%s: %s", call, words(coded)), 3)
+  end
+  return coded
+end
+
 kage.json = {}
 function kage.json.encode(value)
-  local ok, text = pcall(encode, value)
-  if not ok then
-    raise("kage.json.encode: %s", words(text))
-  end
+  local text = code("kage.json.encode", encode, value)
   return text
 end
 function kage.json.decode(text)
   want(text, "string", "kage.json.decode", "the text")
-  local ok, value = pcall(decode, text)
-  if not ok then
-    raise("kage.json.decode: %s", words(value))
-  end
+  local value = code("kage.json.decode", decode, text)
   return value
 end
 
 function kage.config()
-  return { model = session.model, cwd = session.cwd }
+  local known = host.ask("script.session.config", {})
+  return { model = known.model, cwd = session.cwd, system_prompt = known.system_prompt }
 end
 
 function kage.plugin_config()
@@ -217,8 +221,52 @@ end
 
 -- ---- the session -------------------------------------------------------------------------------
 
--- What a script asks for is made by the daemon between turns, when its command is over; the last of several counts.
-kage.session = kage.session or {}
+kage.session = {}
+
+function kage.session.list()
+  return host.ask("script.session.list", {}).sessions
+end
+
+-- What is written, forked, compacted or said waits for the end of the turn; nothing comes back of it but words in the
+-- log, where it could not be done.
+function kage.session.fork(at)
+  optional(at, "string", "kage.session.fork", "the entry")
+  host.ask("script.session.fork", { target = at })
+end
+
+function kage.session.set_label(anchor, label)
+  want_text(anchor, "kage.session.set_label", "the entry")
+  optional(label, "string", "kage.session.set_label", "the label")
+  host.ask("script.session.label", { target = anchor, label = label })
+end
+
+function kage.session.append_entry(kind, data)
+  want_text(kind, "kage.session.append_entry", "the kind")
+  optional(data, "table", "kage.session.append_entry", "the data")
+  host.ask("script.session.append", { text = encode({ kind = kind, data = data or {} }) })
+end
+
+function kage.send_message(text, options)
+  need("session_write", "kage.send_message")
+  want_text(text, "kage.send_message", "the text")
+  options = optional(options, "table", "kage.send_message", "the options") or {}
+  local triggers = optional(options.trigger_turn, "boolean", "kage.send_message", "trigger_turn")
+  if options.deliver_as ~= nil and options.deliver_as ~= "user" then
+    raise("kage.send_message: deliver_as is user")
+  end
+  host.ask("script.session.message", { text = text, trigger_turn = triggers ~= false })
+end
+
+function kage.context_usage()
+  return host.ask("script.session.usage", {}).usage
+end
+
+function kage.compact(prompt)
+  optional(prompt, "string", "kage.compact", "the prompt")
+  host.ask("script.session.compact", { text = prompt or "" })
+end
+
+-- A move is made by the daemon between turns, when its command is over; the last of several counts.
 
 function kage.session.entries()
   need("session_write", "kage.session.entries")
@@ -585,13 +633,14 @@ end
 
 local risks = { read = true, write = true, exec = true, network = true }
 
-local function register_tool(spec, name)
+local function register_tool(spec, name, overrides)
   want(spec, "table", name, "the tool")
   local tool = {
     name = want_text(spec.name, name, "name"),
     description = want(spec.description, "string", name, "description"),
     execute = want(spec.execute, "function", name, "execute"),
     risk = spec.risk or "read",
+    overrides = overrides,
   }
   if not risks[tool.risk] then
     raise("%s: the risk is read, write, exec or network", name)
@@ -611,7 +660,25 @@ function kage.register_tool(spec)
   register_tool(spec, "kage.register_tool")
 end
 function kage.override_tool(spec)
-  register_tool(spec, "kage.override_tool")
+  register_tool(spec, "kage.override_tool", true)
+end
+
+-- A model sees the tool under another name; "from" is what it is offered as, or a tool of this script.
+function kage.rename_tool(spec)
+  want(spec, "table", "kage.rename_tool", "the names")
+  local rename = { from = want_text(spec.from, "kage.rename_tool", "from"),
+                   to = want_text(spec.to, "kage.rename_tool", "to") }
+  if not match(rename.to, "^[A-Za-z0-9_-]+$") or #rename.to > 64 then
+    raise("kage.rename_tool: a name has letters, digits, - and _ alone, and at most 64 of them")
+  end
+  for i, other in ipairs(renames) do
+    if other.from == rename.from then
+      remove(renames, i)
+      break
+    end
+  end
+  insert(renames, rename)
+  changed = true
 end
 
 function dispatch.tool(params)
@@ -634,24 +701,25 @@ end
 local events = {
   agent_start = "notify", agent_end = "notify", before_agent_start = "notify",
   turn_start = "notify", turn_end = "notify", message_end = "notify", after_provider_response = "notify",
+  message_start = "notify", message_update = "notify", tool_update = "notify", model_select = "notify",
   tool_result = "notify", tool_call = "verdict",
-  transform_context = "transform", before_provider_request = "transform",
-  should_stop_after_turn = "stop", session_before_switch = "veto",
+  transform_context = "transform", before_provider_request = "transform", compact_prepare = "transform",
+  should_stop_after_turn = "stop", session_before_switch = "veto", session_before_fork = "veto",
 }
 -- Known, and never told: what they are about does not happen here.
 local never = {
-  message_start = true, message_update = true, tool_update = true, model_select = true, thinking_level_select = true,
-  permission_mode_select = true, user_bash = true, user_shell = true, option_set = true, color_scheme = true,
-  user = true, compact_prepare = true, session_before_fork = true, resources_discover = true,
+  thinking_level_select = true, permission_mode_select = true, user_bash = true, user_shell = true, option_set = true,
+  color_scheme = true, user = true, resources_discover = true,
 }
-local needs_context = { transform_context = true, before_provider_request = true, before_agent_start = true }
+local needs_context = { transform_context = true, before_provider_request = true, before_agent_start = true,
+                        compact_prepare = true, message_update = true }
 local handlers = {} -- by event, in the order of registration
 local nothing = function() end
 
 function kage.on(event, handler)
   want(handler, "function", "kage.on", "the handler")
   if events[event] == nil then
-    log("warn", format(never[event] and "kage.on: %s is never told in this version" or "kage.on: there is no event %s",
+    log("warn", format(never[event] and "kage.on: %s is never told: nothing here is like it" or "kage.on: there is no event %s",
                        tostring(event)))
     return nothing
   end
@@ -880,6 +948,7 @@ function dispatch.load(params)
   session, grants = params.session or {}, params.grants or {}
   local chunk, problem = host.load(params.source, script)
   if chunk ~= nil then
+    problem_of_load, changed = "the script exceeded its CPU budget", true -- past that nothing below is reached
     local ok, raised = pcall(chunk)
     problem = not ok and words(raised) or nil
   end
@@ -918,7 +987,8 @@ local function list_tools()
   local list = {}
   for _, name in ipairs(keys(tools)) do
     local tool = tools[name]
-    insert(list, { name = name, description = tool.description, schema = tool.schema, risk = tool.risk })
+    insert(list, { name = name, description = tool.description, schema = tool.schema, risk = tool.risk,
+                   overrides = tool.overrides })
   end
   return list
 end
@@ -945,7 +1015,8 @@ return {
       return nil
     end
     changed = false
-    local some = { events = subscribed(), tools = list_tools(), commands = list_commands(), screen = keys(accepted) }
+    local some = { events = subscribed(), tools = list_tools(), renames = renames, commands = list_commands(),
+                   screen = keys(accepted) }
     for name, list in pairs(some) do
       if #list == 0 then
         some[name] = nil

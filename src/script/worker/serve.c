@@ -373,7 +373,7 @@ void runner_take(struct runner *runner, struct kg_str line)
         unpark(runner, message.id, KG_STR_NULL);
         break;
     default:
-        calls_log(runner, "error", KG_STR("a line that is no message was dropped"));
+        calls_log(runner, "error", KG_STR("a line that is not a message was dropped"));
     }
 }
 

@@ -46,7 +46,7 @@ static int start(struct snapshot *snapshot, const struct command *command, struc
     argv[count++] = work_tree;
     for (size_t i = 0; i < KG_COUNT(common); i++)
         argv[count++] = common[i];
-    for (size_t i = 0; command->words[i] != NULL && i < WORDS_MAX; i++)
+    for (size_t i = 0; i < WORDS_MAX && command->words[i] != NULL; i++)
         argv[count++] = command->words[i];
     argv[count] = NULL;
     const struct run_program program = {

@@ -96,7 +96,7 @@ static const char *reason_against(const struct snapshot *snapshot, const char *p
     if (S_ISDIR(there->st_mode))
         return "it is a repository of its own";
     if (!S_ISREG(there->st_mode) && !S_ISLNK(there->st_mode))
-        return "it is no file";
+        return "it is not a file";
     if (there->st_size > snapshot->options->file_bytes_max)
         return "it is too large";
     return NULL;

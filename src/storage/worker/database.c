@@ -26,7 +26,7 @@ static const char *const own_texts[OWN_COUNT] = {
 
 bool database_is_damage(int sqlite_code)
 {
-    /* Damage in a virtual table's own tables can be mended by SQL; the file is whole. */
+    /* Damage in a virtual table's own tables can be repaired by SQL; the file is whole. */
     return sqlite_code == SQLITE_NOTADB ||
            ((sqlite_code & 0xFF) == SQLITE_CORRUPT && sqlite_code != SQLITE_CORRUPT_VTAB);
 }
@@ -45,7 +45,7 @@ static int fail_at_bound(const struct options *options, int sqlite_code, const c
     case SQLITE_IOERR:
         if (kg_disk_is_full(options->file))
             snprintf(text, sizeof(text),
-                     "%s: the disk is full, which is not for this plugin to mend: ask the operator "
+                     "%s: the disk is full, which is not for this plugin to fix: ask the operator "
                      "to make room",
                      message);
         else if ((sqlite_code & 0xFF) == SQLITE_IOERR)

@@ -48,10 +48,10 @@ static int parse(struct kg_str line, struct request *request, struct failure *fa
     }
     if (request->id.data == NULL || strchr("\"-0123456789", request->id.data[0]) == NULL) {
         request->id = KG_STR_NULL;
-        return fail_request(failure, KG_E_INVALID_REQUEST, "id is no number and no string");
+        return fail_request(failure, KG_E_INVALID_REQUEST, "id is neither a number nor a string");
     }
     if (request->method.length < 2 || request->method.data[0] != '"')
-        return fail_request(failure, KG_E_INVALID_REQUEST, "method is no string");
+        return fail_request(failure, KG_E_INVALID_REQUEST, "method is not a string");
     request->method.data++;
     request->method.length -= 2;
     return 0;

@@ -17,7 +17,7 @@ enum unpack_exit { UNPACK_DONE, UNPACK_FAILED, UNPACK_USAGE };
 
 /* One of these is at the top: a manifest, or what one is made of (see store/complete.c). */
 #define UNPACK_MANIFEST "kaged-plugin.yaml"
-#define UNPACK_OTHERS   "manifest.json", "package.json", "pyproject.toml"
+#define UNPACK_OTHERS   "manifest.json", "package.json", "pyproject.toml", "plugin.py"
 
 /* -- options ----------------------------------------------------------------------------------- */
 

@@ -260,7 +260,7 @@ int sink_copy(struct sink *sink, struct kg_str path, struct kg_str original, str
     const struct item *item = kg_map_get(sink->items, original);
     if (item == NULL || item->kind != FILE_ENTRY)
         return sink_refuse(KG_E_REFUSED, path,
-                           "it is a hard link to something that is no file of the plugin", err);
+                           "it is a hard link to something that is not a file of the plugin", err);
     kg_auto(kg_free) char *name = kg_str_dup(original);
     kg_auto(kg_close) int from = openat(sink->top, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
     if (from < 0)

@@ -7,7 +7,7 @@ answer() {
 while IFS= read -r line; do
     [[ ${line:0:200} =~ \"method\":\"([a-z._]+)\" ]] && method=${BASH_REMATCH[1]}
     id=
-    [[ ${line:0:200} =~ \"id\":([0-9]+|\"[^\"]*\") ]] && id=${BASH_REMATCH[1]}
+    [[ ${line%%\"method\"*} =~ \"id\":([0-9]+|\"[^\"]*\") ]] && id=${BASH_REMATCH[1]}
     case "$method" in
     initialize)
         answer '{"name":"'"$KAGED_PLUGIN_NAME"'","version":"1.0.0","api_version":1,"methods":["good.echo"],"capabilities_used":[]}'

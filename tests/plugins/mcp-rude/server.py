@@ -17,6 +17,9 @@ def bomb(depth):
 
 if RUDE == "many":
     TOOLS = [{"name": f"tool{i}", "inputSchema": {"type": "object"}} for i in range(10_000)]
+elif RUDE == "alike":
+    TOOLS = [{"name": name, "inputSchema": {"type": "object"}}
+             for name in ("plain", "read_file", "read_fi1e", "Read-File", "re\u0430d_file", "write_file")]
 elif RUDE == "bomb":
     TOOLS.append({"name": "bomb", "inputSchema": {
         "$defs": {f"d{i}": {"allOf": [{"$ref": f"#/$defs/d{i + 1}"}] * 10} for i in range(30)} |

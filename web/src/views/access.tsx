@@ -14,10 +14,10 @@ function MakeToken({ again }: { again: () => void }) {
   const [made, setMade] = useState<Schemas["TokenMade"] | null>(null);
   const problem = name !== "" && !/^(?!tok_)[A-Za-z0-9._-]{1,64}$/.test(name) ? "1 to 64 letters, digits, dots, dashes or underscores, not beginning with tok_" : null;
   return (
-    <Card title="Make a token">
+    <Card title="Create a token">
       <div class="filters">
         <Field label="Name" problem={problem}>{(id, described) => <input id={id} aria-describedby={described} value={name} onInput={(event) => setName(event.currentTarget.value)} />}</Field>
-        <Field label="Ends" help="A span like 12h or 30d, or a date; empty: never.">{(id, described) => <input id={id} aria-describedby={described} value={expires} onInput={(event) => setExpires(event.currentTarget.value)} />}</Field>
+        <Field label="Expires" help="A span like 12h or 30d, or a date; empty: never.">{(id, described) => <input id={id} aria-describedby={described} value={expires} onInput={(event) => setExpires(event.currentTarget.value)} />}</Field>
         <Field label="Profile (optional)" help="Of MCP clients: it may use /mcp alone, and there what this profile names.">{(id, described) => <input id={id} aria-describedby={described} value={profile} onInput={(event) => setProfile(event.currentTarget.value)} />}</Field>
       </div>
       <fieldset class="checks">
@@ -36,10 +36,10 @@ function MakeToken({ again }: { again: () => void }) {
             again();
           }}
         >
-          Make it
+          Create it
         </Act>
       </div>
-      {made && <div class="caution" role="status"><strong>This is shown once. Keep it now:</strong><Code text={made.token} label="The token" /><Act act={() => setMade(null)}>I have it</Act></div>}
+      {made && <div class="caution" role="status"><strong>This is shown only once. Save it now:</strong><Code text={made.token} label="The token" /><Act act={() => setMade(null)}>I have saved it</Act></div>}
     </Card>
   );
 }
@@ -54,7 +54,7 @@ function Tokens() {
             {tokens.length === 0 ? <Empty title="No tokens">Programs that use the API over TCP need one.</Empty> : (
               <div class="scroll" tabIndex={0} role="region" aria-label="Tokens">
                 <table>
-                  <thead><tr><th scope="col">Name</th><th scope="col">May</th><th scope="col">Last used</th><th scope="col">Ends</th><th scope="col"><span class="hidden">Actions</span></th></tr></thead>
+                  <thead><tr><th scope="col">Name</th><th scope="col">May</th><th scope="col">Last used</th><th scope="col">Expires</th><th scope="col"><span class="hidden">Actions</span></th></tr></thead>
                   <tbody>
                     {tokens.map((one) => (
                       <tr key={one.id}>
@@ -62,7 +62,7 @@ function Tokens() {
                         <td>{one.profile ? <>/mcp, by the profile <Said text={one.profile} /></> : one.scopes.join(", ")}</td>
                         <td><Time at={one.last_used_at} /></td>
                         <td>{one.expired ? <Badge word="failed" /> : one.expires_at ? <Time at={one.expires_at} /> : "never"}</td>
-                        <td><Act kind="plain" label={`Revoke ${one.name}`} act={() => askFirst({ title: `Revoke ${one.name}?`, yes: "Revoke", danger: true, text: <p>Whoever uses it is not let in any more.</p>, act: () => call("DELETE /api/v1/tokens/{id}", { path: { id: one.id } }).then(asked.again) })}>Revoke…</Act></td>
+                        <td><Act kind="plain" label={`Revoke ${one.name}`} act={() => askFirst({ title: `Revoke ${one.name}?`, yes: "Revoke", danger: true, text: <p>Whoever uses it is no longer let in.</p>, act: () => call("DELETE /api/v1/tokens/{id}", { path: { id: one.id } }).then(asked.again) })}>Revoke…</Act></td>
                       </tr>
                     ))}
                   </tbody>
@@ -136,7 +136,7 @@ export function Access() {
     <>
       <h1>Access</h1>
       <Card title="You" aside={who?.via === "session" && <Act act={async () => { await call("DELETE /api/v1/session"); session.value = null; }}>Log out</Act>}>
-        <Facts rows={[["Operator", <Said text={who?.operator ?? "unknown"} />], ["Let in by", who?.via ?? "–"], ["Until", <Time at={who?.expires_at} />], ["May", who?.scopes.join(", ") ?? ""]]} />
+        <Facts rows={[["Operator", <Said text={who?.operator ?? "unknown"} />], ["Signed in by", who?.via ?? "–"], ["Until", <Time at={who?.expires_at} />], ["May", who?.scopes.join(", ") ?? ""]]} />
       </Card>
       <Tokens />
       <Secrets />

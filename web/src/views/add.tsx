@@ -101,7 +101,7 @@ function FromSource() {
           {(id, described) => <input id={id} aria-describedby={described} class="mono" value={wanted.version} autocomplete="off" onInput={(event) => set({ version: event.currentTarget.value })} />}
         </Field>
         <details>
-          <summary>For an MCP server, and what you add of your own</summary>
+          <summary>Options for MCP servers, secrets and grants</summary>
           <div class="stack">
             <Field label="Name (optional)" help="What the plugin is called here.">{(id, described) => <input id={id} aria-describedby={described} value={wanted.name} autocomplete="off" onInput={(event) => set({ name: event.currentTarget.value })} />}</Field>
             <Field label="Arguments (optional)" help="What its program is started with, one a line.">{(id, described) => <textarea id={id} aria-describedby={described} class="mono" rows={2} value={wanted.args} onInput={(event) => set({ args: event.currentTarget.value })} />}</Field>
@@ -112,9 +112,9 @@ function FromSource() {
             <Field label="Grants (optional)" help="Capabilities that you give it besides what it asks for, one a line: read:fs:/srv/docs, net:api.example.org:443.">{(id, described) => <textarea id={id} aria-describedby={described} class="mono" rows={2} value={wanted.grants} spellcheck={false} onInput={(event) => set({ grants: event.currentTarget.value })} />}</Field>
           </div>
         </details>
-        <div class="actions"><Act submits kind="primary" disabled={wanted.source.trim() === "" || !!wrong} act={fetch}>Fetch it, to look at it</Act>{wrong && <span class="faint"><Said text={wrong} /></span>}</div>
+        <div class="actions"><Act submits kind="primary" disabled={wanted.source.trim() === "" || !!wrong} act={fetch}>Fetch and review</Act>{wrong && <span class="faint"><Said text={wrong} /></span>}</div>
       </form>
-      <p class="faint">It is fetched into a quarantine by a cage, and shown with all that it may do. It is installed by your yes, and not before.</p>
+      <p class="faint">A cage fetches it into a quarantine, and you see all that it may do. Nothing is installed before you approve it.</p>
     </Card>
   );
 }
@@ -158,7 +158,7 @@ async function showScript(file: File): Promise<void> {
     ),
     act: async () => {
       const made = await call("PUT /api/v1/scripts/{script}", { path: { script: name }, body: { source } });
-      note("done", `The script ${made.name} is there.`, made.file);
+      note("done", `The script ${made.name} is added.`, made.file);
     },
   });
 }
@@ -204,8 +204,8 @@ type Found = Schemas["McpFound"]["servers"][number];
 function takeOver(server: Found): void {
   const kept = server.secrets.filter((one) => one.has_value);
   askFirst({
-    title: `Take over ${server.name}?`,
-    yes: "Fetch it, to look at it",
+    title: `Import ${server.name}?`,
+    yes: "Fetch and review",
     text: (
       <>
         <Code text={server.source ?? ""} label="Its source" />
@@ -222,12 +222,12 @@ function FoundRow({ server }: { server: Found }) {
   return (
     <li>
       <div>
-        <strong><Said text={server.name} /></strong> <span class="faint"><Said text={server.client || server.files[0]} /></span> {server.installed && <span class="tag">installed</span>} {server.disabled && <span class="tag">off there</span>}
+        <strong><Said text={server.name} /></strong> <span class="faint"><Said text={server.client || server.files[0]} /></span> {server.installed && <span class="tag">installed</span>} {server.disabled && <span class="tag">switched off there</span>}
         <div class="faint"><Said text={server.source ?? server.why} /></div>
         {server.instead && <div class="faint">The same server from npm: <code>npm:<Said text={server.instead} /></code></div>}
         {unset.length > 0 && <div class="faint">It needs a secret that the file does not hold: <code><Said text={unset.map((one) => one.name).join(", ")} /></code></div>}
       </div>
-      {server.source && may("admin") && <Act label={`Take over ${server.name}`} act={() => takeOver(server)}>Take over…</Act>}
+      {server.source && may("admin") && <Act label={`Import ${server.name}`} act={() => takeOver(server)}>Import…</Act>}
     </li>
   );
 }
@@ -236,7 +236,7 @@ function OfClients() {
   const [wanted, setWanted] = useState(false);
   const asked = useAsk(() => (wanted ? call("GET /api/v1/mcp/found") : Promise.resolve(null)), [wanted]);
   return (
-    <Card title="Servers of other clients" aside={!wanted && <Act act={() => setWanted(true)}>Look for them</Act>}>
+    <Card title="Servers of other clients" aside={!wanted && <Act act={() => setWanted(true)}>Find them</Act>}>
       {!wanted ? <p class="faint">Claude, Cursor, VS Code and others keep their MCP servers in files. kaged finds them, and runs them in cages.</p> : (
         <Shown asked={asked}>
           {(found) => found === null ? <p class="faint">Looking…</p> : (
@@ -266,10 +266,10 @@ const OURS: [string, string][] = [
 function CameWithUs() {
   const asked = useAsk(async () => new Set((await call("GET /api/v1/plugins")).plugins.map((one) => one.name)), []);
   return (
-    <Card title="Came with kaged">
+    <Card title="Included with kaged">
       <ul class="lines">
         {OURS.map(([name, text]) => (
-          <li key={name}><strong>{name}</strong> <span class="faint">{text}</span> {asked.value?.has(name) ? <Badge word="installed" /> : <Act kind="plain" label={`Look at it: ${name}`} act={async () => look(await call("POST /api/v1/plugins", { body: { source: name, version: null } }))}>Look at it…</Act>}</li>
+          <li key={name}><strong>{name}</strong> <span class="faint">{text}</span> {asked.value?.has(name) ? <Badge word="installed" /> : <Act kind="plain" label={`Review ${name}`} act={async () => look(await call("POST /api/v1/plugins", { body: { source: name, version: null } }))}>Review…</Act>}</li>
         ))}
       </ul>
     </Card>

@@ -87,11 +87,11 @@ export function Audit() {
   const events = useEvents(filter);
   return (
     <>
-      <div class="head"><h1>Audit log</h1><div class="actions"><Act act={verify}>Verify it</Act></div></div>
+      <div class="head"><h1>Audit log</h1><div class="actions"><Act act={verify}>Verify the log</Act></div></div>
       <Card>
         <div class="filters">
           <Field label="Plugin">{(id) => <input id={id} value={typed.plugin} placeholder="any" onInput={(event) => setTyped({ ...typed, plugin: event.currentTarget.value })} />}</Field>
-          <Field label="Event">{(id) => <input id={id} value={typed.event} placeholder="any; plugin.hook.* takes all that start so" onInput={(event) => setTyped({ ...typed, event: event.currentTarget.value })} />}</Field>
+          <Field label="Event">{(id) => <input id={id} value={typed.event} placeholder="any; plugin.hook.* matches a prefix" onInput={(event) => setTyped({ ...typed, event: event.currentTarget.value })} />}</Field>
           <Field label="Since">
             {(id) => (
               <select id={id} value={typed.since} onChange={(event) => setTyped({ ...typed, since: event.currentTarget.value })}>
@@ -103,12 +103,12 @@ export function Audit() {
         {events === undefined ? (
           <p class="faint">Loading…</p>
         ) : events.length === 0 ? (
-          <Empty title="No such event">Nothing in the log fits. New events appear here as they are written.</Empty>
+          <Empty title="No events">Nothing in the log matches. New events appear here as they are written.</Empty>
         ) : (
           <>
             <div class="line">
               <span class="faint" role="status">{plural(events.length, "event")}{events.length >= KEPT ? ", the newest; a narrower filter shows older ones" : ""}</span>
-              {!filter.whole && events.length >= FIRST && <Act kind="plain" act={() => setTyped({ ...typed, whole: true })}>Show the older ones, too</Act>}
+              {!filter.whole && events.length >= FIRST && <Act kind="plain" act={() => setTyped({ ...typed, whole: true })}>Show older events too</Act>}
             </div>
             <Virtual
               class="log audit tall"

@@ -76,13 +76,13 @@ function MakeProfile({ again }: { again: () => void }) {
           disabled={!name || !!wrongName || tools.length === 0 || !!wrong}
           act={async () => {
             await call("PUT /api/v1/mcp/profiles/{profile}", { path: { profile: name }, body: { tools, read_only: reads } });
-            note("done", `The profile ${name} is kept. It counts at once.`);
+            note("done", `The profile ${name} is saved. It applies at once.`);
             setName("");
             setPatterns("");
             again();
           }}
         >
-          Keep the profile
+          Save the profile
         </Act>
       </div>
     </>
@@ -100,7 +100,7 @@ function Profiles({ profiles, again }: { profiles: Profile[]; again: () => void 
             <li key={one.name}>
               <strong><Said text={one.name} /></strong> <code><Said text={one.tools.join(" ")} /></code> {one.read_only && <span class="tag">only tools that read</span>}
               {may("admin") && (
-                <Act kind="plain" label={`Remove ${one.name}`} act={() => askFirst({ title: `Remove the profile ${one.name}?`, yes: "Remove", danger: true, text: <p>Its clients may use nothing then.</p>, act: () => call("DELETE /api/v1/mcp/profiles/{profile}", { path: { profile: one.name } }).then(again) })}>Remove…</Act>
+                <Act kind="plain" label={`Remove ${one.name}`} act={() => askFirst({ title: `Remove the profile ${one.name}?`, yes: "Remove", danger: true, text: <p>Its clients can then use nothing.</p>, act: () => call("DELETE /api/v1/mcp/profiles/{profile}", { path: { profile: one.name } }).then(again) })}>Remove…</Act>
               )}
             </li>
           ))}

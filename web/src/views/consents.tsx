@@ -49,7 +49,7 @@ export function Consents() {
           const past = consents.filter((one) => !OPEN.includes(one.state));
           return (
             <>
-              <Card title="Waiting for your word">
+              <Card title="Waiting for your decision">
                 {open.length === 0 ? (
                   <Empty title="Nothing waits">What wants to be installed, upgraded or used by a project is shown here before it is. <a href="#/add">Add a plugin</a></Empty>
                 ) : (
@@ -92,7 +92,7 @@ const OWN: Record<Offer["own"][number]["kind"], string> = { granted: "granted", 
 function OwnLines({ own }: { own: Offer["own"] }) {
   if (own.length === 0) return null;
   return (
-    <Card title="By your own word">
+    <Card title="Your own changes">
       <ul class="capabilities">
         {own.map((one) => (
           <li key={one.kind + one.line} class={one.difference}>
@@ -136,7 +136,7 @@ function Differences({ offer }: { offer: Offer }) {
 function About({ offer }: { offer: Offer }) {
   const unknown = <span class="faint">does not say</span>;
   return (
-    <Card title="What it says of itself">
+    <Card title="What it says about itself">
       <Facts
         rows={[
           ["Description", offer.description ? <Said text={offer.description} /> : unknown],
@@ -164,17 +164,17 @@ function Decide({ consent, offer, again }: { consent: Consent; offer: Offer | nu
   const body: Schemas["Approval"] = !offer ? { ...(from.trim() && { path: from.trim() }) } : { hash: offer.hash, ...(offer.widens && { allow_new_capabilities: wider }), ...(offer.other_source && { replace_source: replace }) };
   const held = (fetches && !consent.source && !from.trim()) || (!!offer && ((offer.widens && !wider) || (offer.other_source && !replace)));
   return (
-    <section class="card decide" aria-label="Your word">
+    <section class="card decide" aria-label="Your decision">
       {offer?.other_source && (
         <div class="problem">
           <strong>Another source: this is another plugin of that name.</strong>
           <div>Installed from <code><Said text={offer.installed_from} /></code>, this one from <code><Said text={offer.from} /></code>. It would have the storage, files, settings and grants of the one that is installed.</div>
-          <label class="check"><input type="checkbox" checked={replace} onChange={(event) => setReplace(event.currentTarget.checked)} /> Put it in the place of the other</label>
+          <label class="check"><input type="checkbox" checked={replace} onChange={(event) => setReplace(event.currentTarget.checked)} /> Replace the installed one</label>
         </div>
       )}
       {dangers.map((one) => <div key={one.words} class="problem"><strong>Dangerous: <Said text={one.words} /></strong> <Said text={one.danger} /></div>)}
       {offer?.widens && (
-        <label class="check"><input type="checkbox" checked={wider} onChange={(event) => setWider(event.currentTarget.checked)} /> Give it what it did not have before ({plural(offer.capabilities_new, "capability", "capabilities")})</label>
+        <label class="check"><input type="checkbox" checked={wider} onChange={(event) => setWider(event.currentTarget.checked)} /> Allow what it could not do before ({plural(offer.capabilities_new, "capability", "capabilities")})</label>
       )}
       {fetches && (
         <Field label={consent.source ? "Fetch it from elsewhere (optional)" : "Where it is"} help="An absolute path of a folder or an archive on the daemon's machine.">
@@ -199,7 +199,7 @@ function Decide({ consent, offer, again }: { consent: Consent; offer: Offer | nu
             again();
           }}
         >
-          {fetches ? "Fetch it, to look at it" : "Approve"}
+          {fetches ? "Fetch and review" : "Approve"}
         </Deliberate>
       </div>
     </section>
@@ -217,8 +217,8 @@ function Offered({ offer }: { offer: Offer }) {
       {offer.compared ? (
         <>
           <CapabilityRows title="What it may do already" rows={of("same")} />
-          <CapabilityRows title="What it may do no more" rows={of("removed")} />
-          <CapabilityRows title="What it may do from now on, and might not before" rows={of("new")} />
+          <CapabilityRows title="What it may no longer do" rows={of("removed")} />
+          <CapabilityRows title="What it could not do before" rows={of("new")} />
         </>
       ) : (
         <CapabilityRows title="What it may do" rows={offer.capabilities} />

@@ -10,7 +10,7 @@ function Doctor() {
   return (
     <Shown asked={asked}>
       {({ checks, verdict }) => (
-        <Card title="Is the machine right for it?" aside={<Badge word={verdict === "full" ? "ok" : verdict === "none" ? "missing" : verdict} />}>
+        <Card title="Is this machine ready?" aside={<Badge word={verdict === "full" ? "ok" : verdict === "none" ? "missing" : verdict} />}>
           <p>{verdict === "full" ? "Plugins run fully caged." : verdict === "degraded" ? "Plugins run caged, with less around them than there could be." : "No plugin can start."}</p>
           <ul class="refusals">
             {checks.map((one) => (
@@ -18,7 +18,7 @@ function Doctor() {
                 <div>
                   <strong><Said text={one.name} /></strong> <Said text={one.detail} />
                   {one.means && <div class="faint"><Said text={one.means} /></div>}
-                  {one.remedy && <div>{one.status === "ok" ? "Advice: " : "To mend it: "}<Said text={one.remedy} /></div>}
+                  {one.remedy && <div>{one.status === "ok" ? "Advice: " : "To fix it: "}<Said text={one.remedy} /></div>}
                 </div>
                 <Badge word={one.status} />
               </li>
@@ -69,7 +69,7 @@ export function DaemonView() {
   };
   return (
     <>
-      <div class="head"><h1>Daemon</h1><div class="actions"><Act act={reload}>Read the configuration again</Act></div></div>
+      <div class="head"><h1>Daemon</h1><div class="actions"><Act act={reload}>Reload the configuration</Act></div></div>
       <Shown asked={asked}>
         {(status) => (
           <>

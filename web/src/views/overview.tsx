@@ -3,15 +3,14 @@ import { useState } from "preact/hooks";
 import { call, type Schemas } from "../api";
 import { useAsk } from "../ask";
 import { Chart } from "../chart";
-import { useCourse } from "../figures";
+import { courseOf } from "../figures";
 import { Badge, Card, Command, Empty, Figure, Said, Shown, Time, Virtual } from "../ui";
-import { bytes, count, micros, plural, span } from "../words";
+import { bytes, count, micros, plural, rate, span } from "../words";
 
 type PluginSummary = Schemas["PluginSummary"];
 type Consent = Schemas["ConsentSummary"];
 
 const STATES = ["failed", "crashed", "spawning", "stopping", "running", "idle", "stopped", "disabled"];
-const REFUSED = ["plugin.net_denied", "plugin.access_denied", "plugin.storage_denied", "plugin.notification_refused"];
 const ROW = 58;
 const FEW = 40; // as many are just there
 
@@ -26,21 +25,21 @@ const KIND_WORDS: Record<Consent["kind"], string> = {
   dev: "wants to run from its author's folder",
 };
 
-function Waiting({ consents, held, plugins, projects }: { consents: Consent[]; held: string[]; plugins: PluginSummary[]; projects: Schemas["ProjectList"]["projects"] }) {
+function Waiting({ consents, plugins, projects }: Pick<Schemas["Overview"], "consents" | "plugins" | "projects">) {
   const rows = [
     ...consents.map((one) => ({
       key: one.id,
       href: `#/consents/${one.id}`,
       title: one.plugin ?? one.source ?? "A plugin",
-      text: one.state === "wanted" ? `${KIND_WORDS[one.kind]}; it has to be fetched first` : KIND_WORDS[one.kind],
+      text: one.state === "wanted" ? `${KIND_WORDS[one.kind]}; it must be fetched first` : KIND_WORDS[one.kind],
       at: one.raised_at as string | null,
       word: one.state as string,
     })),
-    ...held.map((name) => ({
-      key: `tools ${name}`,
-      href: `#/plugins/${encodeURIComponent(name)}/tools`,
-      title: name,
-      text: "lists tools that you have not approved: they are offered to nobody",
+    ...plugins.filter((one) => one.tools_wait && !one.name.includes("@")).map((one) => ({
+      key: `tools ${one.name}`,
+      href: `#/plugins/${encodeURIComponent(one.name)}/tools`,
+      title: one.name,
+      text: "lists tools that you have not approved; they are not offered",
       at: null,
       word: "new",
     })),
@@ -48,7 +47,7 @@ function Waiting({ consents, held, plugins, projects }: { consents: Consent[]; h
       key: `plugin ${one.name}`,
       href: `#/plugins/${encodeURIComponent(one.name)}`,
       title: one.name,
-      text: one.problem ?? one.last_exit_words ?? "is not restarted any more",
+      text: one.problem ?? one.last_exit_words ?? "is no longer restarted",
       at: null,
       word: one.state as string,
     })),
@@ -121,7 +120,7 @@ function Plugins({ plugins }: { plugins: PluginSummary[] }) {
   return (
     <Card title={plural(plugins.length, "plugin")} aside={plugins.length > 3 && aside}>
       {rows.length === 0 ? (
-        <Empty title="Nothing fits">No plugin has that name or state.</Empty>
+        <Empty title="No matches">No plugin has that name or state.</Empty>
       ) : (
         <>
       <div class="plugin columns wide" aria-hidden="true"><span class="id">Plugin</span><span class="number">Calls</span><span class="number">Median · p99</span><span class="number">Memory</span><span class="state">State</span></div>
@@ -136,21 +135,18 @@ function Plugins({ plugins }: { plugins: PluginSummary[] }) {
   );
 }
 
-function Figures({ status, plugins, refusals }: { status: Schemas["Status"]; plugins: PluginSummary[]; refusals: number | undefined }) {
+function Figures({ overview }: { overview: Schemas["Overview"] }) {
+  const { status, plugins, refusals, p50_us, p99_us } = overview;
   const caged = plugins.reduce((sum, one) => sum + one.memory_bytes, 0);
-  const course = useCourse(status);
-  const worst = (key: "p50_us" | "p99_us") => Math.max(0, ...plugins.map((one) => one[key]));
+  const course = courseOf(overview.course, status.started_at);
   return (
     <div class="figures">
       <Figure name="Plugins" value={<>{count(status.plugins.running ?? 0)} <small>running</small></>} more={`of ${count(plugins.length)}`} />
-      <Figure name="Calls a second" value={course.now === null ? "–" : course.now < 10 ? course.now.toFixed(1) : count(Math.round(course.now))} more={`${plural(status.calls, "call")}, ${count(status.errors)} failed`} />
-      <Figure name="Slowest median" value={micros(worst("p50_us"))} more={`p99 ${micros(worst("p99_us"))}`} />
-      <Figure name="Refusals" value={refusals === undefined ? "–" : refusals >= 200 ? "200+" : count(refusals)} more="in the last hour" />
+      <Figure name="Calls per second" value={rate(course.now)} more={`${plural(status.calls, "call")}, ${count(status.errors)} failed`} />
+      <Figure name="Median" value={micros(p50_us)} more={`p99 ${micros(p99_us)}`} />
+      <Figure name="Refusals" value={count(refusals)} more="in the last hour" />
       <Figure name="Memory" value={bytes(caged + status.memory_bytes)} more={`${bytes(status.memory_bytes)} of it the daemon`} />
-      <div class="figure chartbox">
-        <div class="name">Calls a second, and those that failed</div>
-        <Chart label="Calls a second over the last minutes" times={course.times} lines={[{ values: course.rate, colour: "accent" }, { values: course.errors, colour: "bad" }]} />
-      </div>
+      <Chart title="Calls per second" times={course.times} lines={[{ name: "all", values: course.rate, colour: "accent" }, { name: "failed", values: course.errors, colour: "bad" }]} />
     </div>
   );
 }
@@ -168,44 +164,30 @@ function First() {
   );
 }
 
-// Servers whose tools wait: those that the audit log told of lately, and that still have some.
-async function heldTools(): Promise<string[]> {
-  const { events } = await call("GET /api/v1/audit", { query: { event: "plugin.tools_held", limit: 100 } });
-  const names = [...new Set(events.map((one) => String(one.name)))].slice(-20);
-  const waits = await Promise.all(names.map((name) => call("GET /api/v1/plugins/{name}/tools", { path: { name } }).then((tools) => !!tools.waits, () => false)));
-  return names.filter((_, index) => waits[index]);
-}
+const CHANGES = /^(consent|project|plugin\.(installed|un|up|tools_|net_denied|access_denied|storage_denied|notification_refused))/;
 
 export function Overview() {
-  const changed = { every: 2000, on: (one: { type: string; event?: string }) => one.type === "state" || (one.type === "audit" && /^(consent|project|plugin\.(installed|un|up))/.test(one.event ?? "")) };
-  const asked = useAsk(async () => {
-    const [status, { plugins }, { consents }, { projects }] = await Promise.all([
-      call("GET /api/v1/status"), call("GET /api/v1/plugins"), call("GET /api/v1/consents"), call("GET /api/v1/projects"),
-    ]);
-    return { status, plugins, projects, consents: consents.filter((one) => one.state === "offered" || one.state === "wanted") };
-  }, [], changed);
-  const refusals = useAsk(async () => {
-    const found = await Promise.all(REFUSED.map((event) => call("GET /api/v1/audit", { query: { event, since: "1h", limit: 200 } })));
-    return found.reduce((sum, one) => sum + one.events.length, 0);
-  }, [], { on: (one) => one.type === "audit" && REFUSED.includes(one.event ?? "") });
-  const held = useAsk(heldTools, [], { on: (one) => one.type === "audit" && /^plugin\.tools_/.test(one.event ?? "") });
+  const asked = useAsk(() => call("GET /api/v1/overview"), [], { every: 2000, on: (one) => one.type === "state" || (one.type === "audit" && CHANGES.test(one.event ?? "")) });
   return (
     <>
       <h1>Overview</h1>
       <Shown asked={asked}>
-        {({ status, plugins, projects, consents }) => (
-          <>
-            {status.audit_problem && <div class="problem" role="alert"><strong>No call is taken: <Said text={status.audit_problem} /></strong></div>}
-            <Waiting consents={consents} held={held.value ?? []} plugins={plugins} projects={projects} />
-            {plugins.length === 0 ? <First /> : (
-              <>
-                <Figures status={status} plugins={plugins} refusals={refusals.value} />
-                <Plugins plugins={plugins} />
-              </>
-            )}
-            <p class="faint foot">kaged {status.version}, up for {span(status.uptime_ms)}, as {status.user}; cages: <Said text={status.cages} /></p>
-          </>
-        )}
+        {(overview) => {
+          const { status, plugins, projects, consents } = overview;
+          return (
+            <>
+              {status.audit_problem && <div class="problem" role="alert"><strong>No call is taken: <Said text={status.audit_problem} /></strong></div>}
+              <Waiting consents={consents} plugins={plugins} projects={projects} />
+              {plugins.length === 0 ? <First /> : (
+                <>
+                  <Figures overview={overview} />
+                  <Plugins plugins={plugins} />
+                </>
+              )}
+              <p class="faint foot">kaged {status.version}, up for {span(status.uptime_ms)}, as {status.user}; cages: <Said text={status.cages} /></p>
+            </>
+          );
+        }}
       </Shown>
     </>
   );

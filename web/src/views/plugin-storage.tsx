@@ -62,8 +62,8 @@ export function Storage({ name }: { name: string }) {
           <Card><Empty title="It has no storage"><Said text={storage.message} /></Empty></Card>
         ) : (
           <>
-            <Card title="Storage" aside={<Act act={asked.again}>Look again</Act>}>
-              <Facts rows={[["File", <code><Said text={storage.file} /></code>], ["Size", `${bytes(storage.bytes)} of at most ${bytes(storage.bytes_max)}`], ["Requests", count(storage.requests)], ["State", storage.damaged ? "damaged; kaged plugin storage NAME --reset begins anew" : "in order"]]} />
+            <Card title="Storage" aside={<Act act={asked.again}>Refresh</Act>}>
+              <Facts rows={[["File", <code><Said text={storage.file} /></code>], ["Size", `${bytes(storage.bytes)} of at most ${bytes(storage.bytes_max)}`], ["Requests", count(storage.requests)], ["State", storage.damaged ? "damaged; kaged plugin storage NAME --reset starts over" : "OK"]]} />
               {storage.tables.length === 0 ? (
                 <Empty title="No tables yet">The plugin has made none.</Empty>
               ) : (

@@ -58,7 +58,7 @@ function TryTool({ plugin, tool }: { plugin: Plugin; tool: Tool }) {
     <Shown asked={asked}>
       {(sessions) =>
         sessions.length === 0 ? (
-          <div class="stack"><p class="faint">Agents call tools, in their sessions. There is none in <Said text={plugin.projects[0]} /> yet.</p><div><Act act={begin}>Begin a session</Act></div></div>
+          <div class="stack"><p class="faint">Agents call tools, in their sessions. There is none in <Said text={plugin.projects[0]} /> yet.</p><div><Act act={begin}>Start a session</Act></div></div>
         ) : (
           <div class="stack">
             <Field label="Session" help="The call and its result are kept there.">
@@ -96,7 +96,7 @@ function ToolRow({ plugin, tool, again }: { plugin: Plugin; tool: Tool; again: (
       {tool.danger && <div class="problem"><Said text={tool.danger} /></div>}
       {tool.state === "changed" && <><p>It changed since it was approved. It is offered as it was; after a yes it would be:</p><Json value={tool.now} /></>}
       {may("plugins:write") && (tool.state === "off" || tool.state === "approved") && tool.annotations !== undefined && (
-        <div class="actions">{tool.state === "off" ? <Act act={() => decide({ on: tool.name })}>Offer it again</Act> : <Act act={() => decide({ off: tool.name })}>Switch it off</Act>}</div>
+        <div class="actions">{tool.state === "off" ? <Act act={() => decide({ on: tool.name })}>Switch it on</Act> : <Act act={() => decide({ off: tool.name })}>Switch it off</Act>}</div>
       )}
       {may("sessions:write") && (tool.state === "approved" || tool.state === "changed") && <TryTool plugin={plugin} tool={tool} />}
     </details>

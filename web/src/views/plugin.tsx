@@ -4,9 +4,9 @@ import { useEffect, useState } from "preact/hooks";
 import { call, may, type Schemas } from "../api";
 import { useAsk } from "../ask";
 import { Chart } from "../chart";
-import { useCourse } from "../figures";
+import { courseOf } from "../figures";
 import { Act, askFirst, Badge, Card, Code, Empty, Facts, Figure, note, Said, Shown, Tabs, Time } from "../ui";
-import { bytes, count, micros, plural } from "../words";
+import { bytes, count, micros, plural, rate } from "../words";
 import { Log } from "./plugin-log";
 import { Storage } from "./plugin-storage";
 import { Tools } from "./plugin-tools";
@@ -77,21 +77,21 @@ function LastExit({ exit }: { exit: Plugin["last_exit"] }) {
 }
 
 function Now({ plugin }: PartProps) {
-  const course = useCourse(plugin);
+  const course = courseOf(plugin.course);
   return (
     <>
       <div class="figures">
-        <Figure name="Calls a second" value={course.now === null ? "–" : course.now.toFixed(1)} more={`${plural(plugin.calls, "call")}, ${count(plugin.errors)} failed`} />
+        <Figure name="Calls per second" value={rate(course.now)} more={`${plural(plugin.calls, "call")}, ${count(plugin.errors)} failed`} />
         <Figure name="Median" value={micros(plugin.p50_us)} more={`p99 ${micros(plugin.p99_us)}`} />
         <Figure name="Memory" value={plugin.memory_bytes ? bytes(plugin.memory_bytes) : "–"} more={plugin.limits ? `of at most ${bytes(plugin.limits.memory_bytes)}` : ""} />
         <Figure name="Started" value={<Time at={plugin.started_at} />} more={plural(plugin.starts, "start")} />
-        <div class="figure chartbox">
-          <div class="name">Calls a second, and those that failed</div>
-          <Chart label="Calls a second over the last minutes" times={course.times} lines={[{ values: course.rate, colour: "accent" }, { values: course.errors, colour: "bad" }]} />
+        <div class="charts">
+          <Chart title="Calls per second" times={course.times} lines={[{ name: "all", values: course.rate, colour: "accent" }, { name: "failed", values: course.errors, colour: "bad" }]} />
+          <Chart title="How long they took" times={course.times} least={100} unit={(us) => (us === 0 ? "0" : micros(us))} lines={[{ name: "median", values: course.p50, colour: "accent" }, { name: "p99", values: course.p99, colour: "busy" }]} />
         </div>
       </div>
       <LastExit exit={plugin.last_exit} />
-      {plugin.config_refused && <div class="problem" role="alert"><strong>It did not take its last configuration.</strong> <Said text={plugin.config_refused} /></div>}
+      {plugin.config_refused && <div class="problem" role="alert"><strong>It rejected its last configuration.</strong> <Said text={plugin.config_refused} /></div>}
       {plugin.quarantined.length > 0 && <Card title="Moved to the quarantine"><Code text={plugin.quarantined.join("\n")} /></Card>}
       <Card title="Facts">
         <Facts
@@ -100,8 +100,8 @@ function Now({ plugin }: PartProps) {
             ["Homepage", plugin.homepage ? <Said text={plugin.homepage} /> : <span class="faint">–</span>],
             ["Process", plugin.pid ? `${plugin.pid}${plugin.cage_id ? `, in ${plugin.cage_id}` : ""}` : "none"],
             ["Projects", plugin.projects.length ? plugin.projects.map((one) => <a key={one} href={`#/projects/${encodeURIComponent(one)}`}><Said text={one} /> </a>) : "none"],
-            ["In and out", `${bytes(plugin.bytes_in)} in, ${bytes(plugin.bytes_out)} out`],
-            ["Health checks", plugin.health_failures ? plural(plugin.health_failures, "failure") : "no failure"],
+            ["Traffic", `${bytes(plugin.bytes_in)} in, ${bytes(plugin.bytes_out)} out`],
+            ["Health checks", plugin.health_failures ? plural(plugin.health_failures, "failure") : "no failures"],
             ["Limits hit", plugin.memory_kills + plugin.fork_refusals === 0 ? "none" : `${plural(plugin.memory_kills, "kill")} for memory, ${plural(plugin.fork_refusals, "process", "processes")} refused`],
           ]}
         />
@@ -115,20 +115,20 @@ function Now({ plugin }: PartProps) {
 function change(plugin: Plugin, what: "grant" | "revoke", capability: string, again: () => void): void {
   const grants = what === "grant";
   askFirst({
-    title: grants ? `Grant this to ${plugin.name}?` : `Take this from ${plugin.name}?`,
+    title: grants ? `Grant this to ${plugin.name}?` : `Revoke this from ${plugin.name}?`,
     danger: true,
     yes: grants ? "Grant" : "Revoke",
     text: (
       <>
         <Code text={capability} />
-        <p>{grants ? "Its cage opens this from its next start on, which is now if it runs. It stays until it is revoked." : "Its cage closes this; a process that runs is restarted."}</p>
+        <p>{grants ? "Its cage opens this at its next start; if it is running, it is restarted now. It stays until you revoke it." : "Its cage closes this; if it is running, it is restarted."}</p>
       </>
     ),
     act: async () => {
       const body = { capabilities: [capability] };
       const path = { name: plugin.name };
       await (grants ? call("POST /api/v1/plugins/{name}/grant", { path, body }) : call("POST /api/v1/plugins/{name}/revoke", { path, body }));
-      note("done", grants ? `Granted to ${plugin.name}.` : `Taken from ${plugin.name}.`);
+      note("done", grants ? `Granted to ${plugin.name}.` : `Revoked from ${plugin.name}.`);
       again();
     },
   });
@@ -190,7 +190,7 @@ function Refused({ plugin, again }: PartProps) {
                   <li key={one.what}>
                     <div>
                       <strong><Said text={one.what} /></strong>
-                      <div class="faint"><Said text={one.reason} /> {plural(one.count, "time")}, last <Time at={one.last} /></div>
+                      <div class="faint"><Said text={one.reason} />; {plural(one.count, "time")}, last <Time at={one.last} /></div>
                       {one.capability && <div>Would be allowed by <code><Said text={one.capability} /></code></div>}
                       {one.closed_by && <div>You closed it: <code><Said text={one.closed_by} /></code></div>}
                     </div>

@@ -21,7 +21,7 @@ function Load({ again }: { again: () => void }) {
       <Field label="Folder" help="Absolute: the project's root, its .kaged, or the file; or a folder without one, which has all plugins that are enabled for every project.">
         {(id, described) => <input id={id} aria-describedby={described} class="mono" placeholder="/home/me/project" spellcheck={false} value={path} onInput={(event) => setPath(event.currentTarget.value)} />}
       </Field>
-      <label class="check"><input type="checkbox" checked={watch} onChange={(event) => setWatch(event.currentTarget.checked)} /> Read it again when its file changes</label>
+      <label class="check"><input type="checkbox" checked={watch} onChange={(event) => setWatch(event.currentTarget.checked)} /> Reload it when its file changes</label>
       <div class="actions">
         <Act
           kind="primary"
@@ -165,10 +165,10 @@ function Compaction({ project, agent, models }: { project: Project; agent: Agent
         rows={[
           ["Strategy", told?.strategy ?? "the default"],
           ["Threshold", told?.threshold === undefined ? "the default" : `${Math.round(told.threshold * 100)} % of the window`],
-          ["Turns that stay", told?.keep_recent === undefined ? "the default" : String(told.keep_recent)],
+          ["Recent turns kept", told?.keep_recent === undefined ? "the default" : String(told.keep_recent)],
           ["Summary by", told?.summary_model ?? "the agent's own model"],
           ["Delegated to", told?.delegate ?? "nobody"],
-          ["Take part", helpers.length ? helpers.map((one) => `${one.name} (${one.roles.join(", ")})`).join(", ") : "no plugin"],
+          ["Plugins that take part", helpers.length ? helpers.map((one) => `${one.name} (${one.roles.join(", ")})`).join(", ") : "no plugin"],
         ]}
       />
       {helpers.filter((one) => one.plugin).map((one) => <Knobs key={agent.path + one.name} within title={one.name} plugin={one.plugin!} project={project.id} agent={agent.path} models={models} />)}
@@ -176,22 +176,53 @@ function Compaction({ project, agent, models }: { project: Project; agent: Agent
   );
 }
 
-function Settings({ project }: { project: Project }) {
-  const agents = project.agents ?? [];
-  const [path, setPath] = useState(agents[0]?.path ?? "");
-  const agent = agents.find((one) => one.path === path) ?? agents[0];
-  if (!agent) return <Empty title="No agents">The project was not read yet.</Empty>;
-  const models = [...new Set(agents.flatMap((one) => [one.model, one.compaction?.summary_model]).filter((one): one is string => !!one))];
+function Settings({ project, agent }: { project: Project; agent: Agent }) {
+  const models = [...new Set((project.agents ?? []).flatMap((one) => [one.model, one.compaction?.summary_model]).filter((one): one is string => !!one))];
   return (
     <>
-      {agents.length > 1 && (
-        <Field label="Agent">
-          {(id) => <select id={id} value={agent.path} onChange={(event) => setPath(event.currentTarget.value)}>{agents.map((one) => <option key={one.path} value={one.path}>{harmless(one.path)}</option>)}</select>}
-        </Field>
-      )}
       <Compaction project={project} agent={agent} models={models} />
       {agent.plugins.filter((one) => one.plugin && !takesPart(one)).map((one) => <Knobs key={agent.path + one.name} title={one.name} plugin={one.plugin!} project={project.id} agent={agent.path} models={models} />)}
     </>
+  );
+}
+
+// -- the tree of agents -----------------------------------------------------------------------------------
+
+const BELOW = ".subagents.";
+const nameOf = (agent: Agent): string => agent.path.slice(agent.path.lastIndexOf(BELOW) + 1).replace(/^subagents\./, "");
+
+function Branch({ agents, above, chosen, base }: { agents: Agent[]; above: string; chosen: Agent; base: string }) {
+  const here = agents.filter((one) => (above === "" ? !one.path.includes(BELOW) : one.path.startsWith(above + BELOW) && !one.path.slice(above.length + BELOW.length).includes(BELOW)));
+  if (here.length === 0) return null;
+  return (
+    <ul>
+      {here.map((one) => {
+        const troubled = one.plugins.filter((plugin) => plugin.state !== "ready").length;
+        return (
+          <li key={one.path}>
+            <a href={`${base}/${encodeURIComponent(one.path)}`} aria-current={one === chosen ? "true" : undefined}>
+              <strong><Said text={nameOf(one)} /></strong> <span class="faint"><Said text={one.model ?? "no model"} />, {plural(one.plugins.length, "plugin")}</span>
+              {troubled > 0 && <span class="tag">{troubled} not ready</span>}
+            </a>
+            <Branch agents={agents} above={one.path} chosen={chosen} base={base} />
+          </li>
+        );
+      })}
+    </ul>
+  );
+}
+
+function Agents({ project, part, path, again }: { project: Project; part: string; path: string; again: () => void }) {
+  const agents = project.agents ?? [];
+  const chosen = agents.find((one) => one.path === path) ?? agents[0];
+  if (!chosen) return <Card><Empty title="No agents">The project was not read yet.</Empty></Card>;
+  const shown = part === "settings" ? <Settings project={project} agent={chosen} /> : <AgentCard project={project} agent={chosen} again={again} />;
+  if (agents.length === 1) return shown;
+  return (
+    <div class="agents">
+      <nav class="card tree" aria-label="Agents"><Branch agents={agents} above="" chosen={chosen} base={`#/projects/${encodeURIComponent(project.id)}/${part}`} /></nav>
+      <div class="stack">{shown}</div>
+    </div>
   );
 }
 
@@ -211,7 +242,7 @@ function Problems({ project }: { project: Project }) {
         </div>
       ))}
       {project.consents.length > 0 && (
-        <Card title="Waiting for your word">
+        <Card title="Waiting for your decision">
           <ul class="waiting">{project.consents.map((one) => <li key={one.id}><a href={`#/consents/${one.id}`}><span class="what"><strong><Said text={one.plugin ?? one.source} /></strong> <Said class="faint" text={one.state_meaning} /></span><Badge word={one.state} /></a></li>)}</ul>
         </Card>
       )}
@@ -224,7 +255,7 @@ function Problems({ project }: { project: Project }) {
 
 const PARTS = [{ key: "agents", name: "Agents" }, { key: "settings", name: "Settings" }];
 
-export function ProjectView({ id, part }: { id: string; part: string }) {
+export function ProjectView({ id, part, agent }: { id: string; part: string; agent: string }) {
   const asked = useAsk(() => call("GET /api/v1/projects/{id}", { path: { id } }), [id], { on: projectEvents });
   const chosen = part === "settings" ? part : "agents";
   return (
@@ -237,7 +268,7 @@ export function ProjectView({ id, part }: { id: string; part: string }) {
               <div>
                 <h1><Said text={project.id} /> <Badge word={project.state} /></h1>
                 <p class="lead"><Said text={project.reason} /></p>
-                <p class="faint"><code><Said text={project.file ?? project.root} /></code>, read <Time at={project.loaded_at} />{project.watch && ", and again when it changes"}</p>
+                <p class="faint"><code><Said text={project.file ?? project.root} /></code>, read <Time at={project.loaded_at} />{project.watch && ", and reloaded when it changes"}</p>
               </div>
               {may("projects:write") && (
                 <div class="actions">
@@ -255,7 +286,7 @@ export function ProjectView({ id, part }: { id: string; part: string }) {
                     act={() => askFirst({
                       title: `Unload ${id}?`,
                       yes: "Unload",
-                      text: <p>It is forgotten; its files and what was said stay.</p>,
+                      text: <p>kaged forgets it; its files and sessions stay.</p>,
                       act: async () => {
                         await call("DELETE /api/v1/projects/{id}", { path: { id } });
                         location.hash = "#/projects";
@@ -269,7 +300,7 @@ export function ProjectView({ id, part }: { id: string; part: string }) {
             </div>
             <Problems project={project} />
             <Tabs base={`#/projects/${encodeURIComponent(id)}`} chosen={chosen} tabs={PARTS} />
-            {chosen === "settings" ? <Settings project={project} /> : (project.agents ?? []).map((one) => <AgentCard key={one.path} project={project} agent={one} again={asked.again} />)}
+            <Agents project={project} part={chosen} path={agent} again={asked.again} />
           </>
         )}
       </Shown>

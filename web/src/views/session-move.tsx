@@ -7,7 +7,7 @@ type Moved = Schemas["SessionMoved"];
 export type Move = { act: "undo" | "redo" } | { act: "rewind"; entry: string };
 const QUESTIONS: Record<Move["act"], { title: string; yes: string }> = {
   undo: { title: "Undo what was said last?", yes: "Undo it" },
-  redo: { title: "Take the last undo back?", yes: "Redo it" },
+  redo: { title: "Redo what was undone last?", yes: "Redo it" },
   rewind: { title: "Go back to here?", yes: "Go back" },
 };
 
@@ -35,7 +35,7 @@ function Plan({ plan }: { plan: Moved }) {
   const back = plan.act === "redo";
   return (
     <>
-      <p>{back ? `The session will have ${plural(plan.entries_after, "entry", "entries")} instead of ${count(plan.entries_before)}.` : `${plural(plan.entries_before - plan.entries_after, "entry", "entries")} will not be part of the session any more${plan.said ? ", from here on:" : "."}`}</p>
+      <p>{back ? `The session will have ${plural(plan.entries_after, "entry", "entries")} instead of ${count(plan.entries_before)}.` : `${plural(plan.entries_before - plan.entries_after, "entry", "entries")} will no longer be part of the session${plan.said ? ", starting with:" : "."}`}</p>
       {plan.said && <p class="faint"><Said text={plan.said} /></p>}
       <Files files={plan.files} />
       {!back && <p>Nothing is deleted: Redo brings it back.</p>}

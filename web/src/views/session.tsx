@@ -7,6 +7,7 @@ import { Markdown } from "../markdown";
 import { Act, askFirst, Badge, Card, Code, Json, note, noteError, Said, Shown, Time } from "../ui";
 import { count, harmless } from "../words";
 import { askMove } from "./session-move";
+import { ToolsByHand } from "./session-tools";
 import { sessionEvents, titleOf } from "./sessions";
 
 type Session = Schemas["AgentSession"];
@@ -63,7 +64,9 @@ interface EntryProps {
   result?: Entry;
   all: Entry[];
 }
-const speaker = (entry: Entry): string => (entry.kind === "message" && entry.role === "user" ? "You" : entry.role === "system" ? "System" : entry.agent);
+const isTask = (entry: Entry): boolean => entry.kind === "message" && entry.role === "user" && entry.parent !== null;
+const depthOf = (agent: string): number => agent.split(".subagents.").length - 1;
+const speaker = (entry: Entry): string => (isTask(entry) ? `Task for ${entry.agent}` : entry.kind === "message" && entry.role === "user" ? "You" : entry.role === "system" ? "System" : entry.agent);
 const SHOWN: Record<Entry["kind"], (props: EntryProps) => ComponentChild> = {
   message: ({ entry }) => <Markdown text={textOf(entry.content)} />,
   tool_call: ({ entry, result }) => <Call name={String(member(entry.content, "name") ?? "?")} given={member(entry.content, "arguments")} result={result?.content} />,
@@ -72,7 +75,7 @@ const SHOWN: Record<Entry["kind"], (props: EntryProps) => ComponentChild> = {
   summary: ({ entry }) => <div class="injected"><div class="tag">summary{entry.plugin ? ` by ${harmless(entry.plugin)}` : ""}</div><Markdown text={textOf(entry.content)} /></div>,
   compaction: ({ entry, all }) => <Compaction entry={entry} all={all} />,
   checkpoint: () => <p class="faint">The context is too full: the session stopped here until you say how it goes on.</p>,
-  undo: () => <p class="faint">The compaction before was taken back.</p>,
+  undo: () => <p class="faint">The compaction before was undone.</p>,
   event: ({ entry }) => <p class="faint"><Said text={eventWords(entry.content)} /></p>,
 };
 
@@ -85,7 +88,7 @@ function Compaction({ entry, all }: { entry: Entry; all: Entry[] }) {
     <details class="call">
       <summary>The context of <Said text={entry.agent} /> was compacted by {harmless(String(member(entry.content, "strategy") ?? "?"))}: {count(Number(member(entry.content, "tokens_before") ?? 0))} → {count(Number(member(entry.content, "tokens_after") ?? 0))} tokens</summary>
       <div class="sides">
-        <div><h3>Before: what no model sees any more ({count(gone.length)})</h3>{gone.length ? <ul class="lines">{gone.map((one) => <li key={one.id}>{harmless(brief(one))}</li>)}</ul> : <p class="faint">Nothing.</p>}</div>
+        <div><h3>Before: what no model sees any longer ({count(gone.length)})</h3>{gone.length ? <ul class="lines">{gone.map((one) => <li key={one.id}>{harmless(brief(one))}</li>)}</ul> : <p class="faint">Nothing.</p>}</div>
         <div><h3>After: what stands for it ({count(made.length)})</h3>{made.length ? made.map((one) => <Markdown key={one.id} text={textOf(one.content)} />) : <p class="faint">Nothing: the oldest were dropped.</p>}</div>
       </div>
     </details>
@@ -95,14 +98,16 @@ function Compaction({ entry, all }: { entry: Entry; all: Entry[] }) {
 function Turned({ props, session, again, follows }: { props: EntryProps; session: Session; again: () => void; follows: boolean }) {
   const { entry } = props;
   const path = { id: session.id };
+  const [open, setOpen] = useState(false); // where there is no room for them, and no pointer to hover
   const pinnable = entry.kind === "message" || entry.kind === "injection" || entry.kind === "summary" || entry.kind === "tool_result";
   return (
-    <article class={`entry ${entry.kind} ${entry.role} ${entry.superseded ? "superseded" : ""} ${follows ? "follows" : ""}`}>
+    <article class={`entry ${entry.kind} ${entry.role} ${entry.superseded ? "superseded" : ""} ${follows ? "follows" : ""} ${open ? "open" : ""}`} style={{ marginInlineStart: `${depthOf(entry.agent) * 1.5}rem` }}>
       <header>
         <strong><Said text={speaker(entry)} /></strong>
         <span class="faint"><Time at={entry.created_at} />{entry.tokens > 0 && `, ${count(entry.tokens)} tokens`}</span>
         {entry.pinned && <span class="tag">pinned</span>}
         {entry.superseded && <span class="tag">no model sees it</span>}
+        {may("sessions:write") && <button type="button" class="plain more" aria-label="What can be done with this entry" aria-expanded={open} onClick={() => setOpen(!open)}>⋯</button>}
         {may("sessions:write") && (
           <span class="tools">
             {pinnable && <Act kind="plain" act={() => call("POST /api/v1/sessions/{id}/pin", { path, body: { entry: entry.id, pinned: !entry.pinned } }).then(again)}>{entry.pinned ? "Unpin" : "Pin"}</Act>}
@@ -133,7 +138,7 @@ function Transcript({ entries, session, again }: { entries: Entry[]; session: Se
   const shown = older ? rows : rows.slice(-150);
   return (
     <div class="transcript" role="log" aria-label="What was said">
-      {shown.length < rows.length && <div><Act act={() => setOlder(true)}>{`Show the ${count(rows.length - shown.length)} before`}</Act></div>}
+      {shown.length < rows.length && <div><Act act={() => setOlder(true)}>{`Show ${count(rows.length - shown.length)} earlier`}</Act></div>}
       {shown.map((entry, index) => (
         <Turned key={entry.id} props={{ entry, all: entries, result: results.get(entry.id) }} session={session} again={again} follows={index > 0 && speaker(entry) === speaker(shown[index - 1]) && entry.role !== "user"} />
       ))}
@@ -163,11 +168,23 @@ function grown(turn: Turn, line: Line): Turn {
     case "retry":
       parts.push({ remark: `${line.message}; tried again in ${Math.round(Number(line.after_ms) / 1000)} s` });
       break;
+    case "said":
+      parts.push({ remark: `${line.plugin} says: ${line.text}` });
+      break;
     case "window":
       parts.push({ remark: `The context has about ${count(Number(line.tokens))} tokens, and the model takes ${count(Number(line.window_tokens))}.` });
       break;
     case "compaction":
       parts.push({ remark: "The context was compacted." });
+      break;
+    case "subagent": {
+      const event = line.event as Line;
+      const name = String(line.agent).split(".").at(-1);
+      if (event.type === "start") parts.push({ remark: `${name} begins.` });
+      if (event.type === "tool_call") parts.push({ call: String(event.call), tool: `${name}: ${event.tool}`, given: event.arguments });
+      if (event.type === "tool_result") return grown(turn, event);
+      if (event.type === "end") parts.push({ remark: `${name} ends.` });
+    }
   }
   return { ...turn, parts };
 }
@@ -276,8 +293,8 @@ function Composer({ session, again, setTurn }: { session: Session; again: () => 
       <textarea
         ref={box}
         rows={3}
-        aria-label={`What to say to ${session.seat}`}
-        placeholder={`Say something to ${session.seat}. Enter sends it, Shift and Enter begin a line.${commands.length > 0 ? " / lists commands." : ""}`}
+        aria-label={`Message to ${session.seat}`}
+        placeholder={`Message ${session.seat}. Enter sends, Shift+Enter starts a new line.${commands.length > 0 ? " / lists commands." : ""}`}
         value={text}
         onInput={(event) => setText(event.currentTarget.value)}
         onKeyDown={(event) => {
@@ -348,7 +365,7 @@ function Actions({ session, again }: { session: Session; again: () => void }) {
       <Act
         act={async () => {
           await call("POST /api/v1/sessions/{id}/undo-compact", { path, body: {} });
-          note("done", "The latest compaction is taken back.");
+          note("done", "The latest compaction is undone.");
           again();
         }}
       >
@@ -361,6 +378,10 @@ function Actions({ session, again }: { session: Session; again: () => void }) {
   );
 }
 
+function Toggle({ on, set, children }: { on: boolean; set: (on: boolean) => void; children: string }) {
+  return <button type="button" class="plain" aria-expanded={on} onClick={() => set(!on)}>{on ? `Hide: ${children.toLowerCase()}` : children}</button>;
+}
+
 export function SessionView({ id }: { id: string }) {
   const [turn, setTurn] = useState<Turn | null>(null);
   const end = useRef<HTMLDivElement>(null);
@@ -369,6 +390,7 @@ export function SessionView({ id }: { id: string }) {
     return { session, entries };
   }, [id], { on: (one) => sessionEvents(one) && (one.session_id === id || one.type === "missed") });
   const [context, setContext] = useState(false);
+  const [tools, setTools] = useState(false);
   const size = (asked.value?.entries.length ?? 0) + (turn?.parts.length ?? 0);
   useEffect(() => {
     const near = window.innerHeight + window.scrollY > document.body.scrollHeight - 500;
@@ -387,9 +409,10 @@ export function SessionView({ id }: { id: string }) {
               </div>
               <Actions session={session} again={asked.again} />
             </div>
-            <Card title="Context" aside={<Act kind="plain" act={() => setContext(!context)}>{context ? "Hide what the model sees" : "What the model sees"}</Act>}>
+            <Card title="Context" aside={<><Toggle on={context} set={setContext}>What the model sees</Toggle>{may("sessions:write") && session.state === "active" && <Toggle on={tools} set={setTools}>Tools by hand</Toggle>}</>}>
               <Meters session={session} />
               {context && <Contents id={id} />}
+              {tools && <ToolsByHand session={session} again={asked.again} />}
             </Card>
             <Transcript entries={entries} session={session} again={asked.again} />
             {turn && <Running turn={turn} />}

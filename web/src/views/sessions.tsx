@@ -18,10 +18,10 @@ function Begin() {
     <Shown asked={asked}>
       {({ projects }) => {
         const ready = projects.filter((one) => one.state === "active");
-        if (ready.length === 0) return <Card><Empty title="No project takes sessions">A session is a conversation with an agent of a project. <a href="#/projects">Load a project</a></Empty></Card>;
+        if (ready.length === 0) return <Card><Empty title="No project is loaded">A session is a conversation with an agent of a project. <a href="#/projects">Load a project</a></Empty></Card>;
         const id = chosen || ready[0].id;
         return (
-          <Card title="Begin a session">
+          <Card title="Start a session">
             <div class="line">
               <Field label="Project">{(field) => <select id={field} value={id} onChange={(event) => setChosen(event.currentTarget.value)}>{ready.map((one) => <option key={one.id} value={one.id}>{harmless(one.id)}</option>)}</select>}</Field>
               <Act
@@ -31,7 +31,7 @@ function Begin() {
                   location.hash = `#/sessions/${made.id}`;
                 }}
               >
-                Begin
+                Start
               </Act>
             </div>
           </Card>
@@ -59,7 +59,7 @@ export function Sessions() {
       <Begin />
       <Shown asked={asked}>
         {({ found, more }) => found.length === 0 ? <></> : (
-          <Card title="The newest first">
+          <Card title="Sessions, newest first">
             <ul class="waiting">
               {found.map((one) => (
                 <li key={one.id}>
@@ -71,7 +71,7 @@ export function Sessions() {
                 </li>
               ))}
             </ul>
-            {more && <div><Act act={() => setPages(pages + 1)}>Older ones</Act></div>}
+            {more && <div><Act act={() => setPages(pages + 1)}>Show older sessions</Act></div>}
           </Card>
         )}
       </Shown>

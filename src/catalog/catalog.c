@@ -1,0 +1,79 @@
+/* The catalog's parts, from start to stop, and who is what in which org. */
+#include "catalog/internal.h"
+
+#include <sodium.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+/* Version 7: they grow with time, so that rows lie in the order in which they came. */
+void catalog_uuid(char ret_text[CATALOG_ID_TEXT])
+{
+    unsigned char bytes[16];
+    char hex[33];
+    uint64_t now = (uint64_t)kg_wall_ms();
+    randombytes_buf(bytes, sizeof(bytes));
+    for (size_t i = 0; i < 6; i++)
+        bytes[i] = (unsigned char)(now >> 8 * (5 - i));
+    bytes[6] = (unsigned char)(0x70 | (bytes[6] & 0x0F));
+    bytes[8] = (unsigned char)(0x80 | (bytes[8] & 0x3F));
+    sodium_bin2hex(hex, sizeof(hex), bytes, sizeof(bytes));
+    snprintf(ret_text, CATALOG_ID_TEXT, "%.8s-%.4s-%.4s-%.4s-%.12s", hex, hex + 8, hex + 12,
+             hex + 16, hex + 20);
+}
+
+struct state_keeper *catalog_keeper(const struct catalog *catalog)
+{
+    return host_keeper(catalog->host);
+}
+
+struct catalog *catalog_new(const struct catalog_parts *parts, struct kg_err *err)
+{
+    struct catalog *catalog = kg_alloc(sizeof(*catalog));
+    catalog->loop = parts->loop;
+    catalog->host = parts->host;
+    catalog->spawner = parts->spawner;
+    catalog->facts = parts->facts;
+    const char *state_dir = host_paths(parts->host)->state_dir;
+    kg_auto(kg_free) char *objects = kg_format("%s/catalog/objects", state_dir);
+    catalog->objects = objects_new(objects);
+    catalog->trees = kg_format("%s/catalog/trees", state_dir);
+    catalog->incoming = kg_format("%s/catalog/incoming", state_dir);
+    catalog->orgs = kg_map_new();
+    catalog->principals = kg_map_new();
+    catalog->members = kg_map_new();
+    struct state *state = state_keeper_state(catalog_keeper(catalog));
+    if (catalog_orgs_load(catalog, state, err) == 0 &&
+        catalog_members_load(catalog, state, err) == 0)
+        return catalog;
+    catalog_free(catalog);
+    return NULL;
+}
+
+void catalog_free(struct catalog *catalog)
+{
+    if (catalog == NULL)
+        return;
+    state_keeper_drain(catalog_keeper(catalog)); /* which still speaks of them */
+    loop_worker_free(catalog->worker);
+    catalog_members_free(catalog);
+    catalog_orgs_free(catalog);
+    objects_free(catalog->objects);
+    free(catalog->trees);
+    free(catalog->incoming);
+    free(catalog);
+}
+
+enum catalog_role catalog_role_of(const struct catalog *catalog, const char *principal,
+                                  struct kg_str org)
+{
+    const struct catalog_principal *known = kg_map_get(catalog->principals, kg_str(principal));
+    if (known == NULL)
+        return CATALOG_NOBODY;
+    if (known->sys_admin)
+        return CATALOG_SYS_ADMIN;
+    const struct catalog_member *member =
+        org.data ? catalog_member_find(catalog, org, kg_str(principal)) : NULL;
+    if (member == NULL || member->org->deleted)
+        return CATALOG_NOBODY;
+    return member->is_admin ? CATALOG_ORG_ADMIN : CATALOG_MEMBER;
+}

@@ -1,0 +1,133 @@
+/*
+ * The catalog: orgs, who is in them, and the packages that they have. What every request asks for
+ * (orgs, principals, roles) is in memory; the rest is read on the thread that has kaged.db. Each
+ * operation answers once with JSON, maybe before it returns. A row of another org does not exist
+ * for who asks: whatever takes an org looks at rows of that org, and at the system's, alone.
+ */
+#ifndef KAGED_CATALOG_H
+#define KAGED_CATALOG_H
+
+#include "host/host.h"
+
+#define CATALOG_ID_TEXT 37 /* a UUID, and NUL */
+
+struct catalog;
+struct catalog_parts {
+    struct loop *loop; /* borrowed, like the rest */
+    struct host *host;
+    struct cage_spawner *spawner;
+    const struct cage_facts *facts;
+};
+/* Before the loop runs: it reads what is kept. */
+struct catalog *catalog_new(const struct catalog_parts *parts, struct kg_err *err);
+/* What is uploaded ends; the loop has to turn until that is answered. */
+void catalog_stop(struct catalog *catalog);
+void catalog_free(struct catalog *catalog); /* before the host is freed; takes NULL */
+
+/* -- who may do what --------------------------------------------------------------------------- */
+
+/* What a principal is in an org; http/scopes.c says what each may do. */
+enum catalog_role { CATALOG_NOBODY, CATALOG_MEMBER, CATALOG_ORG_ADMIN, CATALOG_SYS_ADMIN };
+/* org.data NULL: in none in particular, where there are system admins and nobody else. */
+enum catalog_role catalog_role_of(const struct catalog *catalog, const char *principal,
+                                  struct kg_str org);
+/* The id of the principal with this id or name; NULL: there is none. Lives until it is changed. */
+const char *catalog_principal_find(const struct catalog *catalog, struct kg_str id_or_name,
+                                   const char **ret_name);
+
+/* Who asks. All is borrowed until the answer. */
+struct catalog_asker {
+    const char *operator_id; /* his name; NULL: unknown */
+    const char *principal;   /* "": the operator himself, who is a system admin */
+    const char *request_id;
+};
+/* Exactly once. The JSON dies with the callback. */
+typedef void catalog_answer_fn(void *data, struct kg_str json, const struct kg_err *err_or_null);
+struct catalog_request {
+    struct catalog *catalog;
+    struct catalog_asker asker;
+    struct kg_str org;          /* the id in the path; data NULL: the system's */
+    const struct kg_node *body; /* as its schema wants it; NULL: there is none */
+    catalog_answer_fn *on_answer;
+    void *data;
+};
+
+/* -- orgs -------------------------------------------------------------------------------------- */
+
+struct catalog_org {
+    char id[CATALOG_ID_TEXT];
+    char *name;   /* owned, like all texts */
+    char *domain; /* or NULL */
+    bool active, deleted;
+    char *profile, *settings, *quota; /* JSON objects */
+    int64_t created_ms;
+};
+/* By its id or name; NULL: there is none, or it was deleted. */
+const struct catalog_org *catalog_org_find(const struct catalog *catalog, struct kg_str id_or_name);
+/* A bound of its quota by name; -1: there is none. */
+int64_t catalog_org_quota(const struct catalog_org *org, const char *name);
+
+/* Org: {"org_id","name","display_name","domain","tier","status",...,"is_deleted","created_at"} */
+void catalog_orgs_list(const struct catalog_request *request, bool all);
+void catalog_org_show(const struct catalog_request *request);
+void catalog_org_create(const struct catalog_request *request);
+void catalog_org_change(const struct catalog_request *request, bool by_system);
+void catalog_org_settings(const struct catalog_request *request);
+void catalog_org_settings_change(const struct catalog_request *request);
+void catalog_org_quota_show(const struct catalog_request *request);
+
+/* -- principals and members -------------------------------------------------------------------- */
+
+/* User: {"user_id","name","email","is_sys_admin","created_at"}; of an org also "is_admin" */
+void catalog_users_list(const struct catalog_request *request);
+void catalog_user_create(const struct catalog_request *request);
+void catalog_user_change(const struct catalog_request *request, struct kg_str user);
+void catalog_members_list(const struct catalog_request *request);
+void catalog_member_add(const struct catalog_request *request);
+void catalog_member_change(const struct catalog_request *request, struct kg_str user);
+void catalog_member_remove(const struct catalog_request *request, struct kg_str user);
+
+/* -- packages ---------------------------------------------------------------------------------- */
+
+/* One version of a package, for who runs it. All is borrowed for the callback. */
+struct catalog_package {
+    const char *id;
+    const char *org; /* "": the system's */
+    const char *pid, *version;
+    const char *object;   /* the hash of what was uploaded */
+    const char *document; /* JSON: package-v1.json */
+};
+typedef void catalog_package_fn(void *data, const struct catalog_package *package_or_null,
+                                const struct kg_err *err_or_null);
+/*
+ * What a pid means in an org, by its id: the org's own, or else the system's; the latest, or that
+ * version. It must be enabled. Never before this returns.
+ */
+void catalog_package_find(struct catalog *catalog, const char *org, const char *pid,
+                          const char *version_or_null, catalog_package_fn *on_found, void *data);
+/* Where its files are, which never change; owned. */
+char *catalog_package_folder(const struct catalog *catalog, const struct catalog_package *package);
+
+/*
+ * A file that comes in pieces. NULL: it was answered. bytes: false: wait for on_room. The end
+ * answers, later; with an error nothing is kept.
+ */
+struct catalog_upload;
+struct catalog_upload *catalog_upload_begin(const struct catalog_request *request,
+                                            void (*on_room)(void *data), void *room_data);
+bool catalog_upload_bytes(struct catalog_upload *upload, const char *file_name,
+                          struct kg_str bytes);
+void catalog_upload_end(struct catalog_upload *upload, const struct kg_err *err_or_null);
+
+/* Package: the document's fields, and "source", "kind", "bytes", "sha256", "uploaded_by". */
+void catalog_packages_list(const struct catalog_request *request, struct kg_str tag,
+                           bool include_disabled);
+void catalog_package_versions(const struct catalog_request *request, struct kg_str pid,
+                              struct kg_str source);
+void catalog_package_show(const struct catalog_request *request, struct kg_str id);
+void catalog_package_schema(const struct catalog_request *request, struct kg_str pid);
+void catalog_package_enable(const struct catalog_request *request, struct kg_str id, bool enable);
+/* Its bytes are the answer. */
+void catalog_package_download(const struct catalog_request *request, struct kg_str id);
+
+#endif

@@ -1,0 +1,87 @@
+/* What the files of the catalog share. */
+#ifndef KAGED_CATALOG_INTERNAL_H
+#define KAGED_CATALOG_INTERNAL_H
+
+#include "catalog/catalog.h"
+#include "catalog/objects.h"
+#include "state/catalog.h"
+
+#define CATALOG_ORGS_MAX       10000
+#define CATALOG_PRINCIPALS_MAX 100000
+#define CATALOG_NAME_MAX       200 /* bytes of a name */
+
+struct catalog_principal {
+    char id[CATALOG_ID_TEXT];
+    char *name;  /* owned, like email */
+    char *email; /* or NULL */
+    bool sys_admin;
+    int64_t created_ms;
+};
+
+struct catalog_member {
+    const struct catalog_org *org;             /* borrowed from the catalog, which forgets none */
+    const struct catalog_principal *principal; /* the same */
+    bool is_admin;
+    int64_t created_ms;
+};
+
+struct catalog {
+    struct loop *loop; /* borrowed, like the host */
+    struct host *host;
+    struct kg_map *orgs;       /* by id: struct catalog_org, owned */
+    struct kg_map *principals; /* by id: struct catalog_principal, owned */
+    struct kg_map *members;    /* by "ORG PRINCIPAL": struct catalog_member, owned */
+    struct cage_spawner *spawner;
+    const struct cage_facts *facts;
+    struct loop_worker *worker;     /* owned; NULL: nothing was uploaded yet */
+    struct catalog_upload *uploads; /* under way */
+    bool stopping;
+    struct objects *objects; /* owned */
+    char *trees, *incoming;  /* owned: folders of unpacked packages, and of what comes */
+};
+
+void catalog_uuid(char ret_text[CATALOG_ID_TEXT]);
+struct state_keeper *catalog_keeper(const struct catalog *catalog);
+
+/* -- answers: answer.c ------------------------------------------------------------------------- */
+
+/* A request that is answered later: what of it outlives the call, and a task of the keeper. */
+struct catalog_op {
+    struct state_task task; /* first; its run is the operation's own */
+    struct catalog *catalog;
+    struct catalog_asker asker;
+    char org[CATALOG_ID_TEXT]; /* "": the system's */
+    catalog_answer_fn *on_answer;
+    void *data;
+    struct kg_buf json; /* the answer */
+    /* On the loop, after the task went well, before the answer; may be NULL. */
+    void (*then)(struct catalog_op *op);
+    void (*clean)(struct catalog_op *op); /* what more it has; may be NULL */
+};
+/* size: of the struct that begins with it. */
+void *catalog_op_new(const struct catalog_request *request, size_t size);
+void catalog_op_free(struct catalog_op *op);
+void catalog_op_read(struct catalog_op *op);
+void catalog_op_write(struct catalog_op *op);
+/* Answers, and frees the op. */
+void catalog_op_answer(struct catalog_op *op, const struct kg_err *err_or_null);
+/* The same for who has no op yet. */
+void catalog_reply(const struct catalog_request *request, struct kg_buf *json);
+void catalog_fail(const struct catalog_request *request, const struct kg_err *err);
+/* What a unique index says becomes the sentence. */
+void catalog_exists(struct kg_err *err, const char *format, ...) KG_PRINTF(2, 3);
+
+/* The org of the request; NULL: there is none, and it was answered. */
+struct catalog_org *catalog_request_org(const struct catalog_request *request);
+
+/* -- orgs.c, members.c ------------------------------------------------------------------------- */
+
+int catalog_orgs_load(struct catalog *catalog, struct state *state, struct kg_err *err);
+void catalog_orgs_free(struct catalog *catalog);
+int catalog_members_load(struct catalog *catalog, struct state *state, struct kg_err *err);
+void catalog_members_free(struct catalog *catalog);
+size_t catalog_members_count(const struct catalog *catalog, const struct catalog_org *org);
+const struct catalog_member *catalog_member_find(const struct catalog *catalog, struct kg_str org,
+                                                 struct kg_str principal);
+
+#endif

@@ -1,0 +1,482 @@
+/*
+ * What the catalog has: versions of packages, of an org or of the system. Whoever asks names an
+ * org, and sees rows of that org and of the system, never another's. One version of a pid is the
+ * latest: the highest that is enabled, or the highest of all where none is.
+ */
+#include "catalog/packages.h"
+
+#include "catalog/version.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+/* -- one row as it is shown -------------------------------------------------------------------- */
+
+static void put_setting(struct kg_json_writer *json, const struct kg_node *item)
+{
+    struct kg_str name = kg_node_text(item, "name");
+    const struct kg_node *fallback = kg_node_get(item, "default");
+    bool hidden = kg_node_is_true(item, "sensitive") && fallback && fallback->type != KG_NULL;
+    kg_json_begin(json, '{');
+    kg_json_named_str(json, "key", kg_node_text(item, "key"));
+    kg_json_named_str(json, "name", name.length > 0 ? name : kg_node_text(item, "key"));
+    kg_json_named_str(json, "type", kg_node_text(item, "type"));
+    kg_json_key(json, "default");
+    if (fallback == NULL)
+        kg_json_null(json);
+    else if (hidden)
+        kg_json_text(json, CATALOG_MASK);
+    else
+        kg_json_node(json, fallback);
+    kg_json_named_str(json, "description", kg_node_text(item, "description"));
+    kg_json_named_bool(json, "required", kg_node_is_true(item, "required"));
+    kg_json_named_bool(json, "sensitive", kg_node_is_true(item, "sensitive"));
+    kg_json_end(json, '}');
+}
+
+static void put_defaults(struct kg_json_writer *json, const struct kg_node *schema)
+{
+    kg_json_named_begin(json, "default_settings", '{');
+    for (uint32_t i = 0; i < schema->count; i++) {
+        const struct kg_node *item = &schema->items[i], *value = kg_node_get(item, "default");
+        kg_auto(kg_free) char *key = kg_str_dup(kg_node_text(item, "key"));
+        if (value == NULL || value->type == KG_NULL)
+            continue;
+        kg_json_key(json, key);
+        if (kg_node_is_true(item, "sensitive"))
+            kg_json_text(json, CATALOG_MASK);
+        else
+            kg_json_node(json, value);
+    }
+    kg_json_end(json, '}');
+}
+
+static void put_logo(struct kg_json_writer *json, const struct kg_node *logo)
+{
+    struct kg_str type = kg_node_text(logo, "media_type"), data = kg_node_text(logo, "base64");
+    kg_auto(kg_free) char *url =
+        type.data && data.data
+            ? kg_format("data:%.*s;base64,%.*s", KG_STR_ARG(type), KG_STR_ARG(data))
+            : NULL;
+    kg_json_named_text(json, "logo_image", url);
+}
+
+void package_put_card(struct kg_buf *out, const struct kg_node *package)
+{
+    static const char *const texts[] = {"pid", "version", "name", "description",
+                                        "tag", "kind",    NULL};
+    static const char *const flags[] = {"is_specialized", "is_scoped", "stateless", NULL};
+    static const char *const lists[] = {"capabilities", "declares", "dependencies", NULL};
+    const struct kg_node *schema = kg_node_list(package, "settings_schema");
+    struct kg_json_writer json = kg_json_writer(out);
+    kg_json_begin(&json, '{');
+    for (const char *const *key = texts; *key != NULL; key++)
+        kg_json_named_str(&json, *key, kg_node_text(package, *key));
+    for (const char *const *key = flags; *key != NULL; key++)
+        kg_json_named_bool(&json, *key, kg_node_is_true(package, *key));
+    for (const char *const *key = lists; *key != NULL; key++)
+        kg_json_named_node(&json, *key, kg_node_list(package, *key));
+    kg_json_named_begin(&json, "settings_schema", '[');
+    for (uint32_t i = 0; i < schema->count; i++)
+        put_setting(&json, &schema->items[i]);
+    kg_json_end(&json, ']');
+    put_defaults(&json, schema);
+    put_logo(&json, kg_node_get(package, "logo"));
+    kg_json_end(&json, '}');
+}
+
+/* What never changes is put as it was written when it was uploaded. */
+void package_put(struct kg_json_writer *json, const struct state_package *row)
+{
+    struct kg_json_cursor inside = kg_json_inside(kg_str(row->card));
+    struct kg_str raw_key, value;
+    bool escaped; /* none of our own keys is */
+    kg_json_begin(json, '{');
+    kg_json_named_text(json, "id", row->id);
+    kg_json_named_text(json, "source", row->org[0] != '\0' ? "org" : "system");
+    kg_json_named_bool(json, "is_latest", row->is_latest);
+    kg_json_named_bool(json, "enabled", row->enabled);
+    while (kg_json_next_member(&inside, &raw_key, &escaped, &value)) {
+        kg_auto(kg_free) char *key = kg_str_dup(raw_key);
+        kg_json_named_raw(json, key, value);
+    }
+    kg_json_named_int(json, "bytes", row->bytes);
+    kg_json_named_text(json, "sha256", row->object);
+    kg_json_named_text(json, "uploaded_by", row->uploaded_by);
+    kg_json_named_time(json, "created_at", row->created_ms);
+    kg_json_end(json, '}');
+}
+
+/* -- looking up -------------------------------------------------------------------------------- */
+
+void package_row_free(struct package_row *row)
+{
+    free(row->text);
+    *row = (struct package_row){0};
+}
+
+/* Texts of a row, kept in one block. */
+static void row_keep(struct package_row *kept, const struct state_package *row)
+{
+    const char **fields[] = {&kept->row.id,       &kept->row.org,        &kept->row.pid,
+                             &kept->row.version,  &kept->row.object,     &kept->row.card,
+                             &kept->row.document, &kept->row.uploaded_by};
+    size_t size = 0;
+    package_row_free(kept);
+    kept->row = *row;
+    for (size_t i = 0; i < KG_COUNT(fields); i++)
+        size += *fields[i] ? strlen(*fields[i]) + 1 : 0;
+    char *at = kept->text = kg_alloc(size + 1);
+    for (size_t i = 0; i < KG_COUNT(fields); i++) {
+        if (*fields[i] == NULL)
+            continue;
+        size_t length = strlen(*fields[i]) + 1;
+        memcpy(at, *fields[i], length);
+        *fields[i] = at;
+        at += length;
+    }
+}
+
+struct finding {
+    struct package_row *kept;
+    const char *org;
+};
+
+/* The org's own goes before the system's. */
+static void take_found(void *data, const struct state_package *row)
+{
+    struct finding *finding = data;
+    if (finding->kept->text == NULL || row->org[0] != '\0')
+        row_keep(finding->kept, row);
+}
+
+int package_find(struct state *state, const struct state_package_query *query,
+                 struct package_row *ret_row, struct kg_err *err)
+{
+    struct finding finding = {ret_row, query->org};
+    int result = state_packages(state, query, take_found, &finding, err);
+    if (result < 0 || ret_row->text != NULL)
+        return result;
+    return kg_fail(err, KG_E_NO_PACKAGE, "there is no package %s%s%s in this catalog",
+                   query->pid ? query->pid : query->id, query->version ? " " : "",
+                   query->version ? query->version : "");
+}
+
+struct lookup {
+    struct state_task task;
+    char *org, *pid, *version;
+    struct package_row row;
+    catalog_package_fn *on_found;
+    void *data;
+};
+
+static int run_lookup(struct state_task *task, struct state *state, struct kg_err *err)
+{
+    struct lookup *lookup = KG_CONTAINER(task, struct lookup, task);
+    const struct state_package_query query = {
+        .org = lookup->org,
+        .with_system = true,
+        .pid = lookup->pid,
+        .version = lookup->version,
+        .latest_only = lookup->version == NULL,
+        .enabled_only = true,
+        .with_document = true,
+    };
+    return package_find(state, &query, &lookup->row, err);
+}
+
+static void on_looked_up(struct state_task *task, const struct kg_err *err_or_null)
+{
+    struct lookup *lookup = KG_CONTAINER(task, struct lookup, task);
+    const struct state_package *row = &lookup->row.row;
+    const struct catalog_package found = {
+        .id = row->id,
+        .org = row->org,
+        .pid = row->pid,
+        .version = row->version,
+        .object = row->object,
+        .document = row->document,
+    };
+    lookup->on_found(lookup->data, err_or_null ? NULL : &found, err_or_null);
+    package_row_free(&lookup->row);
+    free(lookup->org);
+    free(lookup->pid);
+    free(lookup->version);
+    free(lookup);
+}
+
+void catalog_package_find(struct catalog *catalog, const char *org, const char *pid,
+                          const char *version_or_null, catalog_package_fn *on_found, void *data)
+{
+    struct lookup *lookup = kg_alloc(sizeof(*lookup));
+    *lookup = (struct lookup){
+        .task = {.run = run_lookup, .done = on_looked_up},
+        .org = kg_strdup(org),
+        .pid = kg_strdup(pid),
+        .version = kg_strdup(version_or_null),
+        .on_found = on_found,
+        .data = data,
+    };
+    state_keeper_read(catalog_keeper(catalog), &lookup->task);
+}
+
+char *catalog_package_folder(const struct catalog *catalog, const struct catalog_package *package)
+{
+    return kg_format("%s/%s", catalog->trees, package->object);
+}
+
+/* -- lists ------------------------------------------------------------------------------------- */
+
+struct list_op {
+    struct catalog_op op;
+    char *pid, *tag; /* owned; or NULL */
+    struct state_package_query query;
+    struct kg_json_writer json;
+    size_t count;
+};
+
+static bool has_tag(const struct state_package *row, const char *tag)
+{
+    struct kg_str value = KG_STR_NULL;
+    kg_auto(kg_buf_free) struct kg_buf wanted = {0};
+    kg_json_put_string(&wanted, kg_str(tag));
+    return kg_json_member(kg_str(row->card), "tag", &value) &&
+           kg_str_equal(value, kg_buf_view(&wanted));
+}
+
+static void take_listed(void *data, const struct state_package *row)
+{
+    struct list_op *list = data;
+    if (list->tag != NULL && !has_tag(row, list->tag))
+        return;
+    package_put(&list->json, row);
+    list->count++;
+}
+
+static int run_list(struct state_task *task, struct state *state, struct kg_err *err)
+{
+    struct list_op *list = KG_CONTAINER(task, struct list_op, op.task);
+    list->json = kg_json_writer(&list->op.json);
+    kg_json_begin(&list->json, '{');
+    kg_json_named_begin(&list->json, "plugins", '[');
+    int result = state_packages(state, &list->query, take_listed, list, err);
+    kg_json_end(&list->json, ']');
+    kg_json_end(&list->json, '}');
+    if (result == 0 && list->pid != NULL && list->count == 0)
+        return kg_fail(err, KG_E_NO_PACKAGE, "there is no package %s in this catalog", list->pid);
+    return result;
+}
+
+static void list_op_clean(struct catalog_op *op)
+{
+    struct list_op *list = KG_CONTAINER(op, struct list_op, op);
+    free(list->pid);
+    free(list->tag);
+}
+
+static struct list_op *list_op_new(const struct catalog_request *request)
+{
+    struct list_op *list = catalog_op_new(request, sizeof(*list));
+    list->op.task.run = run_list;
+    list->op.clean = list_op_clean;
+    list->query.org = list->op.org;
+    return list;
+}
+
+/* An org sees its own, and what of the system is enabled; the system's admin all that is there. */
+void catalog_packages_list(const struct catalog_request *request, struct kg_str tag,
+                           bool include_disabled)
+{
+    if (request->org.data != NULL && catalog_request_org(request) == NULL)
+        return;
+    struct list_op *list = list_op_new(request);
+    list->tag = tag.data ? kg_str_dup(tag) : NULL;
+    list->query.with_system = request->org.data != NULL;
+    list->query.latest_only = true;
+    list->query.enabled_only = request->org.data == NULL && !include_disabled;
+    list->query.system_enabled_only = request->org.data != NULL;
+    catalog_op_read(&list->op);
+}
+
+void catalog_package_versions(const struct catalog_request *request, struct kg_str pid,
+                              struct kg_str source)
+{
+    if (request->org.data != NULL && catalog_request_org(request) == NULL)
+        return;
+    struct list_op *list = list_op_new(request);
+    list->pid = kg_str_dup(pid);
+    list->query.pid = list->pid;
+    list->query.with_system = request->org.data != NULL && !kg_str_is(source, "org");
+    list->query.system_only = kg_str_is(source, "system");
+    list->query.system_enabled_only = request->org.data != NULL;
+    catalog_op_read(&list->op);
+}
+
+/* -- one --------------------------------------------------------------------------------------- */
+
+struct one_op {
+    struct catalog_op op;
+    char *key; /* owned: an id, or a pid */
+    struct state_package_query query;
+    bool schema_only;
+    struct package_row row;
+    bool enable; /* of a change */
+};
+
+static void one_op_clean(struct catalog_op *op)
+{
+    struct one_op *one = KG_CONTAINER(op, struct one_op, op);
+    free(one->key);
+    package_row_free(&one->row);
+}
+
+static struct one_op *one_op_new(const struct catalog_request *request, struct kg_str key)
+{
+    struct one_op *one = catalog_op_new(request, sizeof(*one));
+    one->op.clean = one_op_clean;
+    one->key = kg_str_dup(key);
+    one->query.org = one->op.org;
+    return one;
+}
+
+static int run_one(struct state_task *task, struct state *state, struct kg_err *err)
+{
+    struct one_op *one = KG_CONTAINER(task, struct one_op, op.task);
+    int result = package_find(state, &one->query, &one->row, err);
+    struct kg_json_writer json = kg_json_writer(&one->op.json);
+    struct kg_str schema = KG_STR_NULL;
+    if (result < 0)
+        return result;
+    if (!one->schema_only)
+        package_put(&json, &one->row.row);
+    else if (kg_json_member(kg_str(one->row.row.card), "settings_schema", &schema))
+        kg_buf_str(&one->op.json, schema);
+    return 0;
+}
+
+void catalog_package_show(const struct catalog_request *request, struct kg_str id)
+{
+    if (request->org.data != NULL && catalog_request_org(request) == NULL)
+        return;
+    struct one_op *one = one_op_new(request, id);
+    one->op.task.run = run_one;
+    one->query.id = one->key;
+    one->query.with_system = request->org.data != NULL;
+    one->query.system_enabled_only = request->org.data != NULL;
+    catalog_op_read(&one->op);
+}
+
+void catalog_package_schema(const struct catalog_request *request, struct kg_str pid)
+{
+    if (catalog_request_org(request) == NULL)
+        return;
+    struct one_op *one = one_op_new(request, pid);
+    one->op.task.run = run_one;
+    one->schema_only = true;
+    one->query.pid = one->key;
+    one->query.with_system = true;
+    one->query.latest_only = true;
+    one->query.enabled_only = true;
+    catalog_op_read(&one->op);
+}
+
+/* -- enabling, disabling ----------------------------------------------------------------------- */
+
+struct highest {
+    char id[CATALOG_ID_TEXT];
+    char version[CATALOG_VERSION_MAX + 1];
+    bool enabled;
+};
+
+static void take_highest(void *data, const struct state_package *row)
+{
+    struct highest *highest = data;
+    bool better = row->enabled > highest->enabled;
+    bool same = row->enabled == highest->enabled;
+    if (highest->id[0] != '\0' && !better &&
+        !(same && catalog_version_compare(kg_str(row->version), kg_str(highest->version)) > 0))
+        return;
+    kg_str_copy(kg_str(row->id), highest->id, sizeof(highest->id));
+    kg_str_copy(kg_str(row->version), highest->version, sizeof(highest->version));
+    highest->enabled = row->enabled;
+}
+
+int package_settle_latest(struct state *state, const char *org, const char *pid, struct kg_err *err)
+{
+    struct highest highest = {0};
+    const struct state_package_query all = {.org = org, .pid = pid};
+    int result = state_packages(state, &all, take_highest, &highest, err);
+    if (result == 0)
+        result = state_package_set_latest(state, org, pid, highest.id, err);
+    return result;
+}
+
+static int run_change(struct state_task *task, struct state *state, struct kg_err *err)
+{
+    struct one_op *one = KG_CONTAINER(task, struct one_op, op.task);
+    int result = package_find(state, &one->query, &one->row, err);
+    if (result == 0)
+        result = state_package_set_enabled(state, one->op.org, one->key, one->enable, err);
+    if (result == 0)
+        result = package_settle_latest(state, one->op.org, one->row.row.pid, err);
+    struct package_row after = {0};
+    if (result == 0)
+        result = package_find(state, &one->query, &after, err);
+    if (result == 0) {
+        struct kg_json_writer json = kg_json_writer(&one->op.json);
+        package_put(&json, &after.row);
+    }
+    package_row_free(&after);
+    return result;
+}
+
+static void package_changed(struct catalog_op *op)
+{
+    const struct one_op *one = KG_CONTAINER(op, struct one_op, op);
+    audit_emit(host_audit(op->catalog->host),
+               one->enable ? AUDIT_CATALOG_PACKAGE_ENABLED : AUDIT_CATALOG_PACKAGE_DISABLED,
+               kg_str(op->asker.request_id), AUDIT_V_TEXT(op->org[0] != '\0' ? op->org : NULL),
+               AUDIT_V_TEXT(one->row.row.pid), AUDIT_V_TEXT(one->row.row.version),
+               AUDIT_V_TEXT(op->asker.operator_id));
+}
+
+/* A version of the org's own, or by the system's admin of the system's. */
+void catalog_package_enable(const struct catalog_request *request, struct kg_str id, bool enable)
+{
+    if (request->org.data != NULL && catalog_request_org(request) == NULL)
+        return;
+    struct one_op *one = one_op_new(request, id);
+    one->op.task.run = run_change;
+    one->op.then = package_changed;
+    one->query.id = one->key;
+    one->enable = enable;
+    catalog_op_write(&one->op);
+}
+
+/* -- what was uploaded ------------------------------------------------------------------------- */
+
+/* On the keeper's thread, like the look-up: it is seen to be what its hash says. */
+static int run_download(struct state_task *task, struct state *state, struct kg_err *err)
+{
+    struct one_op *one = KG_CONTAINER(task, struct one_op, op.task);
+    int result = package_find(state, &one->query, &one->row, err);
+    if (result < 0)
+        return result;
+    kg_auto(kg_close) int fd = objects_open(one->op.catalog->objects, one->row.row.object, err);
+    return fd < 0
+               ? fd
+               : kg_read_fd(fd, "the package", (size_t)one->row.row.bytes + 1, &one->op.json, err);
+}
+
+void catalog_package_download(const struct catalog_request *request, struct kg_str id)
+{
+    if (request->org.data != NULL && catalog_request_org(request) == NULL)
+        return;
+    struct one_op *one = one_op_new(request, id);
+    one->op.task.run = run_download;
+    one->query.id = one->key;
+    one->query.with_system = request->org.data != NULL;
+    one->query.system_enabled_only = request->org.data != NULL;
+    catalog_op_read(&one->op);
+}

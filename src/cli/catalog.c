@@ -1,0 +1,128 @@
+/* kaged catalog: packages of an org, or of the system where no org is named. */
+#include "cli/cli.h"
+
+#define FILE_MAX ((size_t)1 << 30) /* the daemon's own bound is far below */
+#define BOUNDARY "kaged-catalog-upload-7f3c9a51d0e84b26"
+
+/* "/api/orgs/ORG/plugins" or "/api/admin/plugins", and what follows. */
+static void put_catalog_target(const struct cli *cli, struct kg_buf *target)
+{
+    const char *org = cli_option_value(cli, "org");
+    kg_buf_text(target, org != NULL ? "/api/orgs/" : "/api/admin");
+    if (org != NULL)
+        kg_buf_percent(target, kg_str(org));
+    kg_buf_text(target, "/plugins");
+}
+
+static void put_packages(struct kg_buf *out, const struct cli *cli, const struct kg_node *answer)
+{
+    static const char *const headings[] = {"PID", "VERSION", "STATE", "SOURCE", "KIND", "ID", NULL};
+    const struct kg_node *plugins = kg_node_list(answer, "plugins");
+    (void)cli;
+    if (plugins->count == 0) {
+        kg_buf_text(out, "there are no packages\n");
+        return;
+    }
+    struct table *table = table_new(headings);
+    for (uint32_t i = 0; i < plugins->count; i++) {
+        const struct kg_node *plugin = &plugins->items[i];
+        table_texts(table, plugin, (const char *const[]){"pid", "version", NULL});
+        table_cell(table,
+                   !kg_node_is_true(plugin, "enabled")    ? KG_STR("disabled")
+                   : kg_node_is_true(plugin, "is_latest") ? KG_STR("latest")
+                                                          : KG_STR("older"),
+                   NULL);
+        table_texts(table, plugin, (const char *const[]){"source", "kind", "id", NULL});
+    }
+    table_print(table);
+}
+
+int cli_catalog_list(struct cli *cli)
+{
+    kg_auto(kg_buf_free) struct kg_buf target = {0};
+    put_catalog_target(cli, &target);
+    cli_put_option(&target, cli, "tag");
+    const struct client_request request = {.method = "GET", .target = kg_buf_terminate(&target)};
+    return cli_show(cli, &request, put_packages);
+}
+
+int cli_catalog_versions(struct cli *cli)
+{
+    kg_auto(kg_buf_free) struct kg_buf target = {0};
+    put_catalog_target(cli, &target);
+    kg_buf_char(&target, '/');
+    kg_buf_percent(&target, kg_str(cli_argument(cli, 0)));
+    kg_buf_text(&target, "/versions");
+    const struct client_request request = {.method = "GET", .target = kg_buf_terminate(&target)};
+    return cli_show(cli, &request, put_packages);
+}
+
+static void put_package(struct kg_buf *out, const struct cli *cli, const struct kg_node *answer)
+{
+    (void)cli;
+    print_words(out, answer, "{pid} {version} is ");
+    kg_buf_text(out, kg_node_is_true(answer, "enabled") ? "enabled" : "disabled");
+    kg_buf_text(out, kg_node_is_true(answer, "is_latest") ? ", and the latest\n" : "\n");
+}
+
+static int catalog_change(const struct cli *cli, const char *body)
+{
+    kg_auto(kg_buf_free) struct kg_buf target = {0};
+    put_catalog_target(cli, &target);
+    kg_buf_char(&target, '/');
+    kg_buf_percent(&target, kg_str(cli_argument(cli, 0)));
+    const struct client_request request = {
+        .method = "PATCH", .target = kg_buf_terminate(&target), .body = kg_str(body)};
+    return cli_show(cli, &request, put_package);
+}
+
+int cli_catalog_enable(struct cli *cli)
+{
+    return catalog_change(cli, "{\"enabled\":true}");
+}
+
+int cli_catalog_disable(struct cli *cli)
+{
+    return catalog_change(cli, "{\"enabled\":false}");
+}
+
+/* -- uploading --------------------------------------------------------------------------------- */
+
+static void put_uploaded(struct kg_buf *out, const struct cli *cli, const struct kg_node *answer)
+{
+    const struct kg_node *warnings = kg_node_list(answer, "warnings");
+    (void)cli;
+    print_words(out, answer, "{pid} {version} is in the catalog, by the id {id}\n");
+    for (uint32_t i = 0; i < warnings->count; i++) {
+        kg_buf_text(out, "warning: ");
+        kg_buf_escaped(out, warnings->items[i].text);
+        kg_buf_char(out, '\n');
+    }
+}
+
+int cli_catalog_upload(struct cli *cli)
+{
+    const char *path = cli_argument(cli, 0);
+    kg_auto(kg_buf_free) struct kg_buf target = {0}, body = {0}, file = {0};
+    struct kg_err err = {0};
+    put_catalog_target(cli, &target);
+    kg_buf_text(&target, "/upload");
+    if (kg_read_file(path, FILE_MAX, &file, &err) < 0)
+        return print_error(&err);
+    kg_buf_printf(&body,
+                  "--" BOUNDARY "\r\nContent-Disposition: form-data; name=\"file\"; "
+                  "filename=\"package%s\"\r\n\r\n",
+                  kg_str_ends(kg_str(path), ".mcpb")  ? ".mcpb"
+                  : kg_str_ends(kg_str(path), ".zip") ? ".zip"
+                                                      : "");
+    kg_buf_str(&body, kg_buf_view(&file));
+    kg_buf_text(&body, "\r\n--" BOUNDARY "--\r\n");
+    const struct client_request request = {
+        .method = "POST",
+        .target = kg_buf_terminate(&target),
+        .body = kg_buf_view(&body),
+        .content_type = "multipart/form-data; boundary=" BOUNDARY,
+        .silence_ms = 600000,
+    };
+    return cli_show(cli, &request, put_uploaded);
+}

@@ -1,0 +1,77 @@
+/*
+ * Packages of the catalog: what an unpacked one is, found out in a cage without a network, and what
+ * the cage of a process of one is made of. Nothing that a package says is believed: what it is told
+ * to be is checked against schema/package-v1.json, whoever wrote it.
+ */
+#ifndef KAGED_PACKAGE_H
+#define KAGED_PACKAGE_H
+
+#include "helper/helper.h"
+#include "manifest/manifest.h"
+
+struct config;
+
+#define PACKAGE_DIR "/package" /* where a package in Python sees its own files */
+
+/* -- the Python runtime, see runtime.c --------------------------------------------------------- */
+
+#define PACKAGE_TREES_MAX 3
+
+/* What a cage has of it. Texts are owned. */
+struct package_runtime {
+    struct cage_tree trees[PACKAGE_TREES_MAX];
+    size_t tree_count;
+    bool has_wheels;
+};
+/* As the configuration says; fails where a folder of it is not there. */
+int package_runtime_find(const struct config *config, struct package_runtime *ret_runtime,
+                         struct kg_err *err);
+void package_runtime_free(struct package_runtime *runtime); /* also for kg_auto */
+/* The words that the runner is started with; a version is that of a process. Owned. */
+char **package_command(const struct package_runtime *runtime, const char *version_or_null);
+extern const char *const package_environment[]; /* NULL-ended */
+/* How to get one, as a hint of err. */
+int package_runtime_hint(struct kg_err *err);
+
+/* -- discovery, see discover.c ----------------------------------------------------------------- */
+
+struct package_place {
+    struct helper_place helper;
+    const struct cage_facts *facts; /* borrowed until it is over, like the worker */
+    const struct config *config;    /* looked at now alone */
+    struct loop_worker *worker;     /* reads files */
+};
+/*
+ * Once, never before package_discover returns. The package has the form of package-v1.json, and
+ * dies with the callback. KG_E_INVALID_SOURCE: it is the package's fault, in a sentence for its
+ * author.
+ */
+typedef void package_discovered_fn(void *data, const struct kg_node *package_or_null,
+                                   const struct kg_err *err_or_null);
+struct package_discovery;
+/* Of the unpacked tree in the folder, which stays as it is until then. */
+struct package_discovery *package_discover(const struct package_place *place, const char *folder,
+                                           package_discovered_fn *on_done, void *data);
+/* on_done is not called. The loop still has to turn. */
+void package_discovery_cancel(struct package_discovery *discovery);
+
+/* Whether it has the form of package-v1.json. */
+int package_check(const struct kg_node *package, struct kg_err *err);
+
+/* -- its manifest, see manifest.c -------------------------------------------------------------- */
+
+/*
+ * The manifest of a package's processes: of one in Python made here, else its own, of which the
+ * name is ours and the capabilities are what was granted. Blocks for the latter: it reads a file.
+ * ret_own_name: what it calls itself, owned. reaches: "HOST:PORT" each, that it was granted;
+ * NULL-ended, or NULL.
+ */
+struct manifest *package_make_manifest(const struct kg_node *package, const char *folder,
+                                       const char *name, const struct package_runtime *runtime,
+                                       const char *const *reaches, char **ret_own_name,
+                                       struct kg_err *err);
+/* Of one that has a manifest of its own, or a bundle's; what package_check takes, appended. */
+int package_describe(const char *folder, bool is_bundle, struct kg_buf *ret_json,
+                     struct kg_err *err);
+
+#endif
