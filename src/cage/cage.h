@@ -92,6 +92,8 @@ struct cage_policy {
     /* A name that is not declared has an address, where nobody listens: so it is known by the gate
        which port is wanted. */
     bool answers_names;
+    /* The same, and a connection there waits until gate_cage_decide; not where there is no nft. */
+    bool asks_hosts;
 };
 
 /* What realpath says, but sooner where there is no link in the path. Owned, or NULL. */

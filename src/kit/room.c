@@ -182,8 +182,15 @@ static struct cage_plan *make_plan(const struct kit_room *room, const struct gra
         .unguarded = tried != NULL,
         .make_folders = tried == NULL,
         .observed = parts->observed,
+        .asks = parts->asks && tried == NULL,
     };
     return host_cage_plan(&cage, err);
+}
+
+int kit_room_declare(struct kit_room *room, const struct manifest *manifest, struct kg_err *err)
+{
+    room->parts.manifest = manifest;
+    return make_places(room, err);
 }
 
 struct cage_plan *kit_room_plan(const struct kit_room *room, struct kg_err *err)

@@ -17,6 +17,7 @@ struct kit_room_parts {
     const struct config *config;
     const struct config_paths *paths; /* the operator's: no capability may reach there */
     bool observed;                    /* its cages are watched, see observe.h */
+    bool asks;                        /* and somebody is asked about hosts */
 };
 
 struct kit_room;

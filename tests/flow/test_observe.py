@@ -13,6 +13,7 @@ import unittest
 
 from harness import KAGED, PATIENCE, Daemon, FlowTest, main, wait_for
 from registry import MODULES, Registry
+from terminal import Terminal
 
 # Each is an MCP server whose one resource is the work that it does: it reads a file, lists a folder, writes into
 # another, runs a program and connects to a port; its answer says what came of each.
@@ -404,6 +405,88 @@ class Reports(FlowTest):
                     done = place.run(*words)
                     self.assertNotEqual(done.returncode, 0)
                     self.assertIn(said, done.stderr)
+
+
+class Asked(FlowTest):
+    """--ask: somebody at the terminal says what it is given, while it runs."""
+
+    PROGRAM = """#!/usr/bin/env python3
+import os, socket, sys
+said = sys.stdin.read()
+def attempt(name, act):
+    try:
+        act()
+        print(name, "ok", flush=True)
+    except OSError as error:
+        print(name, error.strerror, flush=True)
+base, port = sys.argv[1], int(sys.argv[2])
+attempt("read", lambda: open(base + "/data/a.txt").read())
+attempt("again", lambda: open(base + "/data/other.txt").read())
+attempt("list", lambda: os.listdir(base + "/listed"))
+attempt("connect", lambda: socket.create_connection(("127.0.0.1", port), 20).close())
+print("told", len(said), flush=True)
+"""
+
+    def asked(self, place, *options, text="words"):
+        tool = place.write("tool", self.PROGRAM)
+        said = place.write("said", text, 0o644)
+        command = [KAGED, "--home", os.path.join(place.base, "home"), "plugin", "observe", "--ask", *options, tool, "--",
+                   place.base, str(place.port)]
+        return Terminal(["sh", "-c", 'cd "$1" && shift && in="$1" && shift && exec "$@" < "$in"', "sh", place.base, said,
+                         *command], dict(os.environ))
+
+    def answer(self, terminal, answers):
+        """Each question by what it is about, in whichever order they come; what was asked."""
+        asked = []
+        while len(asked) < len(answers):
+            terminal.read_until(". Give it? [y/N] ", PATIENCE * 4)
+            question = terminal.raw[:terminal.read_to].rsplit(" asks for ", 1)[1]
+            about = next(part for part in answers if part in question)
+            asked.append(about)
+            terminal.type(answers[about] + "\n")
+        return asked
+
+    def test_what_is_given_is_there_in_the_next_cage_and_is_told_what_the_first_was(self):
+        with Place() as place, self.asked(place, "--write") as terminal:
+            answers = {"/data": "y", "/listed": "n", f"localhost:{place.port}": "y"}
+            asked = self.answer(terminal, answers)
+            self.assertEqual(sorted(asked), sorted(answers), "each is asked about once")
+            code, shown = terminal.end(PATIENCE * 4)
+            self.assertEqual(code, 0, shown)
+            last = shown[shown.rindex("\nread "):]
+            for line in "read ok", "again ok", "list No such file", "connect ok", "told 5":
+                self.assertIn(line, last)
+            self.assertIn(f"+ read:fs:{place.base}/data\n", last)
+            self.assertIn(f"+ net:localhost:{place.port}\n", last)
+            self.assertIn("you were asked, and did not give it", last)
+            with open(os.path.join(place.base, "kaged-tool/kaged-plugin.yaml")) as file:
+                written = file.read()
+            self.assertIn(f"read:fs:{place.base}/data", written)
+            self.assertIn(f"net:localhost:{place.port}", written)
+            self.assertNotIn("/listed", written)
+
+    def test_a_no_to_all_changes_nothing_and_one_run_is_enough(self):
+        with Place() as place, self.asked(place) as terminal:
+            self.answer(terminal, {"/data": "", "/listed": "n", "localhost": "what"})
+            code, shown = terminal.end(PATIENCE * 4)
+            self.assertEqual((code, shown.count("told 5")), (0, 1), shown)
+            self.assertIn("it needs nothing", shown)
+
+    def test_ctrl_c_at_a_question_ends_the_program_and_leaves_a_report(self):
+        with Place() as place, self.asked(place) as terminal:
+            terminal.read_until("[y/N] ", PATIENCE * 4)
+            terminal.type("\x03")
+            code, shown = terminal.end(PATIENCE * 4)
+            self.assertEqual((code, shown.count("[y/N]")), (0, 1), shown)
+            self.assertIn("was observed for", shown)
+
+    def test_without_a_terminal_it_is_said(self):
+        with Place() as place:
+            done = subprocess.run([KAGED, "--home", os.path.join(place.base, "home"), "plugin", "observe", "--ask",
+                                   place.write("tool", self.PROGRAM)], stdin=subprocess.DEVNULL, capture_output=True,
+                                  text=True, timeout=PATIENCE, start_new_session=True)
+            self.assertNotEqual(done.returncode, 0)
+            self.assertIn("--ask needs a terminal", done.stderr)
 
 
 if __name__ == "__main__":
