@@ -8,6 +8,7 @@
 #include "base/doc.h"
 #include "config/edit.h"
 #include "kit/observe.h"
+#include "manifest/grants.h"
 #include "store/complete.h"
 #include "store/server.h"
 #include "store/server_source.h"
@@ -32,6 +33,7 @@ struct observe_subject {
     char *name;                /* owned; of an installed plugin; NULL: it is none */
     struct kg_buf text;        /* the manifest */
     struct manifest *manifest; /* owned */
+    struct grants grants;      /* of an installed plugin, with what the operator changed */
     char **given;              /* owned; lines that --ask added to it */
     int terminal;              /* where somebody is asked; -1: nowhere */
 };
@@ -41,6 +43,7 @@ static void subject_free(struct observe_subject *subject)
     if (subject->temporary != NULL)
         (void)tree_remove(AT_FDCWD, subject->temporary, NULL);
     manifest_free(subject->manifest);
+    grants_free(&subject->grants);
     kg_list_free(subject->given);
     kg_close(&subject->terminal);
     kg_buf_free(&subject->text);
@@ -197,6 +200,28 @@ static int take_installed(const struct cli *cli, const struct config *config, co
     return kg_hint(err, "kaged plugin list shows those that are installed");
 }
 
+/* The lines of the manifest become those that the operator lets it have. Who cannot read his file
+ * begins with what is declared. */
+static int take_grants(const struct cli *cli, struct observe_subject *subject, struct kg_err *err)
+{
+    if (subject->name == NULL || access(cli->paths.local_file, R_OK) < 0)
+        return 0;
+    struct local *local = local_load(cli->paths.local_file, LOCAL_LEAVE, err);
+    if (local == NULL || read_manifest(subject, err) < 0) {
+        local_free(local);
+        return -EINVAL;
+    }
+    int result = grants_make(&subject->manifest->capability_set, local, subject->name, NULL,
+                             &subject->grants, err);
+    local_free(local);
+    if (result == 0)
+        result =
+            set_list(&subject->text, "capabilities", (const char *const *)subject->grants.texts,
+                     subject->grants.set.count, err);
+    manifest_free(kg_steal(&subject->manifest));
+    return result;
+}
+
 static int take_package(const struct cli *cli, const struct config *config, const char *package,
                         struct observe_subject *subject, struct kg_err *err)
 {
@@ -233,6 +258,8 @@ static int take_subject(const struct cli *cli, const struct config *config,
     } else {
         result = take_program(real, subject, err);
     }
+    if (result == 0)
+        result = take_grants(cli, subject, err);
     return result < 0 ? result : add_arguments(cli, subject, err);
 }
 
@@ -495,6 +522,7 @@ static int observe(const struct cli *cli, const struct config *config,
                                          .dir = subject->dir,
                                          .config = config,
                                          .paths = &cli->paths,
+                                         .closed = &subject->grants.closed,
                                          .observed = true,
                                          .asks = subject->terminal >= 0};
     kg_auto(kit_observed_free) struct kit_observed observed = {0};

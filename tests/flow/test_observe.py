@@ -275,6 +275,24 @@ class Tools(FlowTest):
             self.assertEqual([one for one in self.refusals(daemon, "tool-python") if "a.txt" in one["what"]], [])
             self.assertIn("sandbox.explain", daemon.cli("plugin", "why", "tool-python")[1])
 
+    def test_grants_of_an_installed_one_add_up_and_what_was_taken_back_is_new(self):
+        with Place() as place, Daemon() as daemon:
+            tool = place.tool("python")
+            self.assertEqual(place.run("--write", tool, "--", place.base, str(place.port)).returncode, 0)
+            self.install(place, daemon, "kaged-tool-python")
+
+            def learn():
+                done = place.run("--json", "--grant", "tool-python", text=lines(WORK), home=daemon.home)
+                self.assertEqual(done.returncode, 0, done.stderr)
+                return [line["capability"] for line in json.loads(done.stdout.splitlines()[0])["lines"] if line["new"]]
+            self.assertIn(f"read:fs:{place.base}/data/a.txt", learn())
+            while learn():
+                pass
+            self.assertEqual(self.work(daemon, "tool-python"), ["ok"] * 5)
+            code, out, err = daemon.cli("plugin", "revoke", "tool-python", f"read:fs:{place.base}/listed")
+            self.assertEqual(code, 0, out + err)
+            self.assertEqual(learn(), [f"read:fs:{place.base}/listed"])
+
     def test_one_plugin_alone_is_explained(self):
         with Place() as place, Daemon(config={"sandbox.explain_plugins": ["tool-python"]}) as daemon:
             tool = place.tool("python")
@@ -309,6 +327,48 @@ class Package(FlowTest):
             self.assertIn(f"read:fs:{data}", [line["capability"] for line in report["lines"] if line["new"]])
             status = daemon.cli("plugin", "status", "server-filesystem")[1]
             self.assertIn(f"read:fs:{data}", status)
+
+    def test_what_a_server_of_npm_was_seen_to_need_is_enough_and_why_names_it_when_it_is_missing(self):
+        with Registry(with_installed=True) as registry, Place() as place, \
+                Daemon(config={"sandbox.explain": True}) as daemon:
+            user, data = os.path.join(place.base, "user"), os.path.join(place.base, "data")
+            os.mkdir(user)
+            place.write("user/.npmrc", f"registry={registry.url}\n", 0o644)
+            if os.geteuid() == 0:
+                os.chown(data, 65534, 65534)
+            daemon.environment = lambda: {**Daemon.environment(daemon), "HOME": user}
+            name, source = "server-filesystem", "npm:@modelcontextprotocol/server-filesystem"
+            for words in (("install", source, "--yes", "--", data), ("revoke", name, f"write:fs:{data}")):
+                code, out, err = daemon.cli("plugin", *words, timeout=300)
+                self.assertEqual(code, 0, out + err)
+            reads = [*GREETING, {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": {
+                "name": "read_text_file", "arguments": {"path": data + "/a.txt"}}}]
+            for _ in range(3):
+                done = place.run("--json", "--for", "20", "--grant", source, text=lines(reads), home=daemon.home)
+                self.assertEqual(done.returncode, 0, done.stderr)
+                found = [line for line in json.loads(done.stdout.splitlines()[0])["lines"] if line["new"]]
+                if not found:
+                    break
+            self.assertEqual(found, [], "there is always something new")
+            root = daemon.write_project("shop", f"version: 1\nname: shop\nprimary:\n  model: m0\n  prompt: x\n  plugins:\n"
+                                        f"    files: {{ package: {name} }}\n")
+            self.assertIn(daemon.api("POST", "/projects", {"path": root})[0], (200, 201))
+            session = daemon.api("POST", "/projects/shop/sessions", {})[1]["id"]
+
+            def work():
+                return daemon.api("POST", f"/sessions/{session}/tools/{name}.read_text_file", {"path": data + "/a.txt"})
+
+            def refusals():
+                return json.loads(daemon.cli("--json", "plugin", "why", name)[1])["refusals"]
+            # Of what it was before it had all of it, nothing counts.
+            known = len(refusals())
+            wait_for(lambda: "words" in json.dumps(work()[1]), "what the file has")
+            self.assertEqual(len(refusals()), known, refusals())
+            code, out, err = daemon.cli("plugin", "revoke", name, f"read:fs:{data}")
+            self.assertEqual(code, 0, out + err)
+            work()
+            wait_for(lambda: [one for one in refusals()[known:] if data in one["what"]] or work() and None,
+                     "what is missing, in why")
 
 
 class Reports(FlowTest):
