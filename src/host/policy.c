@@ -117,7 +117,7 @@ static void add_closed(struct policy *policy)
                             &(struct host_cover){.path = path,
                                                  .write = line->kind == CAPABILITY_READ,
                                                  .ahead = true,
-                                                 .empty = true,
+                                                 .empty = line->kind == CAPABILITY_READ,
                                                  .note = "closed by the operator"});
     }
 }

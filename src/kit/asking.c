@@ -13,6 +13,7 @@
 struct asking_wish {
     struct asking_wish *next;
     char *line; /* owned */
+    char *path; /* owned; of a look */
     char *host; /* owned; NULL: nothing waits for it at the gate */
     uint16_t port;
 };
@@ -23,6 +24,7 @@ struct kit_asking {
     void *data;
     char **asked; /* owned lines: asked, or about to be */
     struct asking_wish *first, **end;
+    struct asking_wish *looks; /* what was only looked at: maybe on the way to something in it */
 };
 
 struct kit_asking *kit_asking_new(struct kit_room *room, kit_ask_fn *ask, void *data)
@@ -48,8 +50,23 @@ static struct asking_wish *asking_take(struct kit_asking *asking)
 static void wish_free(struct asking_wish *wish)
 {
     free(wish->line);
+    free(wish->path);
     free(wish->host);
     free(wish);
+}
+
+/* Those that a path lies in; "": all of them. */
+static void drop_looks(struct kit_asking *asking, const char *path)
+{
+    for (struct asking_wish **at = &asking->looks; *at != NULL;) {
+        struct asking_wish *wish = *at;
+        if (path[0] != '\0' && !kg_path_within(path, wish->path)) {
+            at = &wish->next;
+            continue;
+        }
+        *at = wish->next;
+        wish_free(wish);
+    }
 }
 
 void kit_asking_free(struct kit_asking *asking)
@@ -58,6 +75,7 @@ void kit_asking_free(struct kit_asking *asking)
         return;
     while (asking->first != NULL)
         wish_free(asking_take(asking));
+    drop_looks(asking, "");
     kg_list_free(asking->asked);
     free(asking);
 }
@@ -67,14 +85,18 @@ bool kit_asking_waits(const struct kit_asking *asking)
     return asking != NULL && asking->first != NULL;
 }
 
-/* Takes the line. */
-static void asking_add(struct kit_asking *asking, char *line, const char *host_or_null,
-                       uint16_t port)
+static struct asking_wish *wish_new(const char *line)
 {
     struct asking_wish *wish = kg_alloc(sizeof(*wish));
-    *wish = (struct asking_wish){
-        .line = line, .host = host_or_null ? kg_strdup(host_or_null) : NULL, .port = port};
-    kg_list_add(&asking->asked, kg_strdup(line));
+    wish->line = kg_strdup(line);
+    return wish;
+}
+
+/* Takes the wish. */
+static void asking_add(struct kit_asking *asking, struct asking_wish *wish)
+{
+    kg_list_add(&asking->asked, kg_strdup(wish->line));
+    wish->next = NULL;
     *asking->end = wish;
     asking->end = &wish->next;
 }
@@ -130,14 +152,33 @@ void kit_asking_attempt(void *data, const struct cage_attempt *attempt)
     struct cage_need need;
     if (asking == NULL || !cage_need_of(attempt, &need))
         return;
-    char *line = need.left_out == NULL && !is_given(asking, &need)
-                     ? line_of_need(asking->room, &need)
-                     : NULL;
-    if (line != NULL && !asking_knows(asking, line))
-        asking_add(asking, line, NULL, 0);
-    else
-        free(line);
+    drop_looks(asking, need.path);
+    kg_auto(kg_free) char *line = need.left_out == NULL && !is_given(asking, &need)
+                                      ? line_of_need(asking->room, &need)
+                                      : NULL;
+    if (line != NULL && !asking_knows(asking, line)) {
+        struct asking_wish *wish = wish_new(line);
+        if (attempt->act == CAGE_ACT_LOOK) {
+            wish->path = kg_strdup(need.path);
+            wish->next = asking->looks;
+            asking->looks = wish;
+        } else {
+            asking_add(asking, wish);
+        }
+    }
     cage_need_free(&need);
+}
+
+void kit_asking_settle(struct kit_asking *asking)
+{
+    while (asking != NULL && asking->looks != NULL) {
+        struct asking_wish *wish = asking->looks;
+        asking->looks = wish->next;
+        if (asking_knows(asking, wish->line))
+            wish_free(wish);
+        else
+            asking_add(asking, wish);
+    }
 }
 
 void kit_asking_host(struct kit_asking *asking, const char *host, uint16_t port, bool waits)
@@ -146,8 +187,12 @@ void kit_asking_host(struct kit_asking *asking, const char *host, uint16_t port,
         return;
     kg_auto(kg_free) char *line = kit_line_of_host(host, port);
     struct kg_err err;
-    if (!asking_knows(asking, line) && (waits || kit_room_check(asking->room, line, &err) == 0))
-        asking_add(asking, kg_steal(&line), waits ? host : NULL, port);
+    if (asking_knows(asking, line) || (!waits && kit_room_check(asking->room, line, &err) < 0))
+        return;
+    struct asking_wish *wish = wish_new(line);
+    wish->host = waits ? kg_strdup(host) : NULL;
+    wish->port = port;
+    asking_add(asking, wish);
 }
 
 /* -- what is said to it ------------------------------------------------------------------------ */

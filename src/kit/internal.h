@@ -75,8 +75,10 @@ void kit_feed_free(struct kit_feed *feed);       /* takes NULL */
 
 struct kit_asking;
 struct kit_asking *kit_asking_new(struct kit_room *room, kit_ask_fn *ask, void *data);
-void kit_asking_free(struct kit_asking *asking); /* takes NULL, as the next three do */
+void kit_asking_free(struct kit_asking *asking); /* takes NULL, as all do but the last */
 bool kit_asking_waits(const struct kit_asking *asking);
+/* Folders and files that were only looked at wait until nothing more is tried in them. */
+void kit_asking_settle(struct kit_asking *asking);
 void kit_asking_attempt(void *asking, const struct cage_attempt *attempt);
 /* waits: a connection is held at the gate. */
 void kit_asking_host(struct kit_asking *asking, const char *host, uint16_t port, bool waits);

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #define BUILD_MS    60000
+#define QUIET_MS    1000 /* after which what was only looked at is asked about */
 #define SHUTDOWN_MS 5000
 #define KILL_MS     10000
 #define HOSTS_MAX   500
@@ -212,10 +213,15 @@ static bool watch_child(struct observing *observing, uint64_t for_ms)
     kit_room_wait(room, is_spawned, observing, BUILD_MS);
     while (!anew && !room->interrupted && !room->lost) {
         uint64_t now_ms = kg_monotonic_ms();
-        kit_room_wait(room, is_over_or_asks, observing,
-                      deadline_ms > now_ms ? deadline_ms - now_ms : 0);
-        if (!kit_asking_waits(observing->asking))
-            return false;
+        uint64_t left_ms = deadline_ms > now_ms ? deadline_ms - now_ms : 0;
+        bool in_parts = observing->asking != NULL && left_ms > QUIET_MS;
+        kit_room_wait(room, is_over_or_asks, observing, in_parts ? QUIET_MS : left_ms);
+        if (!kit_asking_waits(observing->asking)) {
+            if (observing->over || !in_parts)
+                return false;
+            kit_asking_settle(observing->asking);
+            continue;
+        }
         now_ms = kg_monotonic_ms();
         anew =
             kit_asking_ask_all(observing->asking, observing->network, &observing->result->refused);
@@ -234,6 +240,7 @@ static int run_once(struct observing *observing, uint64_t for_ms, struct kg_err 
     bool anew = watch_child(observing, for_ms);
     end_child(observing);
     /* What was tried last may be told at the end. */
+    kit_asking_settle(observing->asking);
     if (!anew && kit_asking_waits(observing->asking) && !observing->room->lost)
         anew = kit_asking_ask_all(observing->asking, NULL, &observing->result->refused);
     if (anew && observing->error.code == KG_OK)

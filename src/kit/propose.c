@@ -300,6 +300,18 @@ static bool is_refused(const struct kit_observed *observed, const struct cage_ne
     return refused;
 }
 
+/* One who resolves a path looks at each folder on it. */
+static bool is_on_the_way(const struct kit_observed *observed, const struct cage_attempt *attempt)
+{
+    for (size_t i = 0; attempt->act == CAGE_ACT_LOOK && i < observed->attempt_count; i++) {
+        const struct cage_attempt *other = &observed->attempts[i];
+        if (other->act <= CAGE_ACT_RUN && strcmp(other->what, attempt->what) != 0 &&
+            kg_path_within(other->what, attempt->what))
+            return true;
+    }
+    return false;
+}
+
 static void take_attempt(struct proposing *proposing, const struct kit_observed *observed,
                          const struct cage_attempt *attempt)
 {
@@ -310,6 +322,8 @@ static void take_attempt(struct proposing *proposing, const struct kit_observed 
         return;
     if (need.left_out == NULL && is_refused(observed, &need))
         need.left_out = NOT_GIVEN;
+    if (need.left_out == NULL && is_on_the_way(observed, attempt))
+        need.left_out = cage_on_the_way;
     if (need.left_out != NULL)
         add_left(proposing->out, attempt->what, need.left_out, attempt->call, attempt->count);
     else

@@ -418,6 +418,18 @@ class Reports(FlowTest):
             self.assertNotIn("read:fs:/home", texts)
             self.assertIn("/home", left)
 
+    def test_a_folder_on_the_way_to_another_is_not_asked_for(self):
+        with Place() as place, Place() as other:
+            data = other.base + "/data"
+            text = "import os\n" + "".join(f"try: os.stat({path!r})\nexcept OSError: pass\n"
+                                           for path in (other.base, data, data + "/a.txt"))
+            report = self.report(place, text)
+            texts = [line["capability"] for line in report["lines"] if line["new"]]
+            left = {one["what"]: one["why"] for one in report["left_out"]}
+            self.assertEqual(texts, [f"read:fs:{data}/a.txt"])
+            self.assertIn("on the way", left[other.base])
+            self.assertIn("on the way", left[data])
+
     def test_a_million_opens_end_and_are_told_in_a_bounded_report(self):
         with Place() as place:
             text = ("import os\nfor i in range(100000):\n  os.access('/no/%d' % (i % 9000), 0)\n"
@@ -524,6 +536,21 @@ print("told", len(said), flush=True)
             self.assertIn(f"read:fs:{place.base}/data", written)
             self.assertIn(f"net:localhost:{place.port}", written)
             self.assertNotIn("/listed", written)
+
+    def test_a_folder_that_is_only_looked_at_is_asked_about_and_one_on_the_way_is_not(self):
+        with Place() as place, Place() as other:
+            program = place.write("looks", "#!/usr/bin/env python3\nimport os, sys, time\n"
+                                  "try:\n  for path in sys.argv[1], sys.argv[1] + '/data': os.lstat(path)\n"
+                                  "  print('there')\nexcept OSError:\n  os.path.isdir(sys.argv[1] + '/data')\n"
+                                  "  time.sleep(600)\n")
+            command = [KAGED, "--home", os.path.join(place.base, "home"), "plugin", "observe", "--ask", program, "--",
+                       other.base]
+            with Terminal(command, dict(os.environ)) as terminal:
+                terminal.read_until(f"asks for read:fs:{other.base}/data:", PATIENCE * 4)
+                terminal.type("y\n")
+                code, shown = terminal.end(PATIENCE * 4)
+            self.assertEqual((code, shown.count("[y/N]")), (0, 1), shown)
+            self.assertIn("there", shown)
 
     def test_a_no_to_all_changes_nothing_and_one_run_is_enough(self):
         with Place() as place, self.asked(place) as terminal:
