@@ -211,7 +211,8 @@ void mcp_stream_free(struct mcp_stream *stream); /* nobody carries it */
 bool mcp_streams_have_room(const struct mcp *mcp);
 /* Begins to carry it, with what came after the event of that sequence. */
 void mcp_stream_carry(struct mcp_stream *stream, struct mcp_exchange *exchange, uint64_t after);
-/* It is carried no more; events stay. */
+/* It is carried no more: by another at once, or by nobody, who may not want it kept. */
+void mcp_stream_leave(struct mcp_stream *stream);
 void mcp_stream_let_go(struct mcp_stream *stream);
 void mcp_stream_put(struct mcp_stream *stream, struct kg_str message);
 void mcp_stream_end(struct mcp_stream *stream);     /* after what was put last */
