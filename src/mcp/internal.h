@@ -166,7 +166,7 @@ struct mcp {
     struct kg_map *by_id;      /* sessions */
     struct kg_map *profiles;   /* owned, like its values; see profiles.c */
     struct kg_map *marks;      /* owned; the values only say which */
-    struct kg_map *prompts;    /* owned, like its values; see offers.c */
+    struct kg_map *prompts;    /* owned; a map of names for each plugin; see offers.c */
     struct mcp_index *indexes; /* owned; see search.c */
     struct mcp_client *clients;
     struct mcp_exchange *exchanges; /* that wait for something, or carry a stream */
@@ -251,6 +251,8 @@ struct mcp_tool {
 /* KG_OK and the tool, or why there is none of that name. */
 int mcp_tool_find(const struct mcp_scope *scope, struct kg_str name, struct mcp_tool *ret_tool,
                   struct kg_err *err);
+/* The plugin that a name at the door of all begins with; empty: none. */
+struct kg_str mcp_plugin_in(struct kg_str name);
 void mcp_tool_put_name(const struct mcp_scope *scope, const struct mcp_tool *tool,
                        struct kg_buf *out);
 void mcp_tool_put(const struct mcp_scope *scope, const struct mcp_tool *tool,
