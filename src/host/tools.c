@@ -304,6 +304,24 @@ static void put_danger(struct kg_buf *out, const struct kg_node *tool, uint32_t 
                       KG_STR_CUT(name_of(first), 128));
 }
 
+/* What has no member of its own here: a yes is for these words, too. */
+static void put_more(struct kg_json_writer *json, const struct kg_node *tool)
+{
+    static const char *const shown[] = {"name", "description", "inputSchema", "annotations"};
+    kg_json_named_begin(json, "more", '{');
+    for (uint32_t i = 0; i < tool->count; i++) {
+        const struct kg_member *member = &tool->members[i];
+        size_t k = 0;
+        while (k < KG_COUNT(shown) && !kg_str_is(member->key, shown[k]))
+            k++;
+        if (k < KG_COUNT(shown))
+            continue;
+        kg_auto(kg_free) char *key = kg_str_dup(member->key);
+        kg_json_named_node(json, key, &member->value);
+    }
+    kg_json_end(json, '}');
+}
+
 static void put_words(struct kg_json_writer *json, const struct kg_node *tool, uint32_t at,
                       const struct kg_map *looks)
 {
@@ -312,6 +330,7 @@ static void put_words(struct kg_json_writer *json, const struct kg_node *tool, u
     put_text(json, tool, "description");
     kg_json_named_node(json, "parameters_schema", kg_node_get(tool, "inputSchema"));
     kg_json_named_node(json, "annotations", kg_node_get(tool, "annotations"));
+    put_more(json, tool);
     kg_json_named_text(json, "danger", danger.length > 0 ? kg_buf_terminate(&danger) : NULL);
 }
 
