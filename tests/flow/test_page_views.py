@@ -552,7 +552,7 @@ if LONG:
             self.assertEqual((question["session_id"], question["plugin"], question["state"]), (self.session, "asks", "open"))
             self.api("POST", f"/sessions/{self.session}/questions/{question['id']}", {"action": "cancel"})
             self.browser.waitGone("dialog")
-            self.see("is no longer waiting", ".note.failed")
+            self.see("is no longer open", ".note.failed")
             self.assertEqual(self.result(answers), {"action": "cancel"})
             self.assertEqual(self.api("GET", "/questions")["questions"], [])
 
