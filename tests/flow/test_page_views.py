@@ -358,6 +358,22 @@ if LONG:
             self.browser.press("Enter")
             self.see("has the plugin echo already", ".note.failed")
 
+        def test_a_project_is_loaded_its_problems_have_a_place_and_it_is_unloaded(self):
+            root = self.daemon.write_project("yard", "version: 1\nname: yard\nprimary:\n  prompt: x\n")
+            self.browser.go("projects")
+            self.browser.fill("section.card:has-text('Load a project') >> input.mono", root)
+            self.browser.click(button("Load"))
+            self.see("yard", "h1")
+            self.see("active", "h1")
+            self.daemon.write_project("yard", "version: 1\nname: yard\nprimary:\n  prompt: x\n  plugins: 7\n")
+            self.see("project.yaml:5:12", ".problem")
+            self.daemon.write_project("yard", "version: 1\nname: yard\nprimary:\n  prompt: y\n")
+            self.browser.waitGone(".problem")
+            self.browser.click(button("Unload…"))
+            self.browser.click("dialog >> " + button("Unload"))
+            self.browser.waitGone("main >> text=yard")
+            self.api("GET", "/projects/yard", status=404)
+
         def wait_knob(self, name, value):
             def look():
                 knobs = self.api("GET", "/plugins/all-knobs/knobs?project=garden")["knobs"]
