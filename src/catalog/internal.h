@@ -95,5 +95,7 @@ const struct catalog_member *catalog_member_find(const struct catalog *catalog, 
 /* On the keeper's thread: seals what they have with the key that is now to be used, and counts. */
 int catalog_settings_reseal(const struct catalog *catalog, struct state *state, size_t *count,
                             struct kg_err *err);
+int catalog_llm_reseal(const struct catalog *catalog, struct state *state, size_t *count,
+                       struct kg_err *err);
 
 #endif
