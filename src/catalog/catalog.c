@@ -1,5 +1,6 @@
 /* The catalog's parts, from start to stop, and who is what in which org. */
 #include "catalog/internal.h"
+#include "store/store.h"
 
 #include <sodium.h>
 #include <stdio.h>
@@ -46,8 +47,10 @@ struct catalog *catalog_new(const struct catalog_parts *parts, struct kg_err *er
     catalog->members = kg_map_new();
     struct state *state = state_keeper_state(catalog_keeper(catalog));
     if (catalog_orgs_load(catalog, state, err) == 0 &&
-        catalog_members_load(catalog, state, err) == 0)
+        catalog_members_load(catalog, state, err) == 0) {
+        catalog_serve_store(catalog);
         return catalog;
+    }
     catalog_free(catalog);
     return NULL;
 }
@@ -56,6 +59,7 @@ void catalog_free(struct catalog *catalog)
 {
     if (catalog == NULL)
         return;
+    store_set_catalog(host_store(catalog->host), NULL, NULL);
     state_keeper_drain(catalog_keeper(catalog)); /* which still speaks of them */
     loop_worker_free(catalog->worker);
     catalog_members_free(catalog);

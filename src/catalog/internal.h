@@ -90,6 +90,11 @@ size_t catalog_members_count(const struct catalog *catalog, const struct catalog
 const struct catalog_member *catalog_member_find(const struct catalog *catalog, struct kg_str org,
                                                  struct kg_str principal);
 
+/* -- packages as plugins: install.c ------------------------------------------------------------ */
+
+/* From now on the store of plugins finds packages; until the catalog is freed. */
+void catalog_serve_store(struct catalog *catalog);
+
 /* -- a new key: rotate.c ----------------------------------------------------------------------- */
 
 /* On the keeper's thread: seals what they have with the key that is now to be used, and counts. */

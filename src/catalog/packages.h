@@ -11,6 +11,8 @@ struct package_row {
     char *text; /* owned; NULL: there is none */
 };
 void package_row_free(struct package_row *row);
+/* With copies of its texts, instead of what it had. */
+void package_row_keep(struct package_row *kept, const struct state_package *row);
 /* As who runs it sees it; borrowed of the row. */
 struct catalog_package package_of(const struct package_row *row);
 
