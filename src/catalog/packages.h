@@ -23,6 +23,9 @@ int package_find(struct state *state, const struct state_package_query *query,
 /* The highest version that is enabled is the latest from now on. */
 int package_settle_latest(struct state *state, const char *org, const char *pid,
                           struct kg_err *err);
+/* On the keeper's thread: keys of what the org has set that do not fit this schema; owned. */
+int package_settings_dropped(struct state *state, const char *org, const char *pid,
+                             const struct kg_node *schema, char ***ret_keys, struct kg_err *err);
 /* What is shown of a package, of what its discovery found. */
 void package_put_card(struct kg_buf *out, const struct kg_node *package);
 void package_put(struct kg_json_writer *json, const struct state_package *row);

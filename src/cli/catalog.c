@@ -70,6 +70,13 @@ static void put_package(struct kg_buf *out, const struct cli *cli, const struct 
     print_words(out, answer, "{pid} {version} is ");
     kg_buf_text(out, kg_node_is_true(answer, "enabled") ? "enabled" : "disabled");
     kg_buf_text(out, kg_node_is_true(answer, "is_latest") ? ", and the latest\n" : "\n");
+    const struct kg_node *declares = kg_node_list(answer, "declares");
+    for (uint32_t i = 0; kg_node_is_true(answer, "enabled") && i < declares->count; i++) {
+        kg_buf_text(out, i == 0 ? "it wants, and has only what an org grants it: " : ", ");
+        kg_buf_escaped(out, declares->items[i].text);
+    }
+    if (kg_node_is_true(answer, "enabled") && declares->count > 0)
+        kg_buf_char(out, '\n');
 }
 
 static int catalog_change(const struct cli *cli, const char *body)

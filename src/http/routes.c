@@ -175,13 +175,12 @@ static const struct http_parameter package_grant_query[] = {
     {NULL, NULL, NULL},
 };
 
-#define ANY_BODY      SIZE_MAX
-#define TOKEN_BODY    ((size_t)4096)
-#define SOURCE_BODY   ((size_t)4096)
-#define INSTALL_BODY  ((size_t)32768)
-#define PACKAGE_BODY  ((size_t)1 << 30) /* catalog.upload_max_bytes says it better */
-#define ORG_BODY      ((size_t)32768)
-#define SETTINGS_BODY ((size_t)262144)
+#define ANY_BODY     SIZE_MAX
+#define TOKEN_BODY   ((size_t)4096)
+#define SOURCE_BODY  ((size_t)4096)
+#define INSTALL_BODY ((size_t)32768)
+#define PACKAGE_BODY ((size_t)1 << 30) /* catalog.upload_max_bytes says it better */
+#define ORG_BODY     ((size_t)32768)
 
 /* In order: method, pattern, permission, body, query, handler, summary. */
 const struct http_route http_routes[] = {
@@ -580,8 +579,8 @@ const struct http_route http_routes[] = {
      package_version_query, http_handle_package_settings,
      "What an org has set of a package, for a form", .operation = "org_plugin_settings",
      .answer = "PackageValues"},
-    {"PATCH", "/api/orgs/{org_id}/plugins/{pid}/settings", "cadence:org:plugins:write",
-     SETTINGS_BODY, package_version_query, http_handle_package_settings_change,
+    {"PATCH", "/api/orgs/{org_id}/plugins/{pid}/settings", "cadence:org:plugins:write", ORG_BODY,
+     package_version_query, http_handle_package_settings_change,
      "Set values of a package's settings; null removes one, a masked one stays as it is",
      .operation = "org_plugin_settings_change", .answer = "PackageValues",
      .body = "PackageValuesWanted"},

@@ -78,7 +78,9 @@ class Settings(SettingsTest):
         pid = "example.acme.carried"
         self.take(pid)
         self.set(pid, {"token": SECRET, "volume": 7})
-        self.assertEqual(self.upload(second(pid, "2.0.0"))[0], 201)
+        status, made = self.upload(second(pid, "2.0.0"))
+        self.assertEqual(status, 201, made)
+        self.assertTrue(made["warnings"][-1].startswith("setting volume: "), made)
         shown = self.settings(pid)[1]
         self.assertEqual((shown["version"], shown["missing"], shown["dropped"]), ("2.0.0", ["region"], ["volume"]))
         self.assertEqual(self.values(pid), {"volume": None, "token": "***MASKED***", "region": None})
