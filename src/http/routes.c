@@ -165,6 +165,16 @@ static const struct http_parameter package_versions_query[] = {
     {NULL, NULL, NULL},
 };
 
+static const struct http_parameter package_version_query[] = {
+    {"version", "string", "this version, instead of the latest"},
+    {NULL, NULL, NULL},
+};
+
+static const struct http_parameter package_grant_query[] = {
+    {"capability", "string", "what it was granted: net:HOST:PORT"},
+    {NULL, NULL, NULL},
+};
+
 #define ANY_BODY     SIZE_MAX
 #define TOKEN_BODY   ((size_t)4096)
 #define SOURCE_BODY  ((size_t)4096)
@@ -564,6 +574,45 @@ const struct http_route http_routes[] = {
     {"GET", "/api/orgs/{org_id}/plugins/{pid}/settings-schema", "cadence:org:plugins:read", 0, NULL,
      http_handle_package_schema, "The settings that a package has, for a form",
      .operation = "org_plugin_schema", .answer = "PackageSettings"},
+    {"GET", "/api/orgs/{org_id}/plugins/{pid}/settings", "cadence:org:plugins:read", 0,
+     package_version_query, http_handle_package_settings,
+     "What an org has set of a package, for a form", .operation = "org_plugin_settings",
+     .answer = "PackageValues"},
+    {"PATCH", "/api/orgs/{org_id}/plugins/{pid}/settings", "cadence:org:plugins:write", ORG_BODY,
+     package_version_query, http_handle_package_settings_change,
+     "Set values of a package's settings; null removes one, a masked one stays as it is",
+     .operation = "org_plugin_settings_change", .answer = "PackageValues",
+     .body = "PackageValuesWanted"},
+    {"GET", "/api/orgs/{org_id}/plugins/{pid}/grants", "cadence:org:plugins:read", 0, NULL,
+     http_handle_package_grants, "What a package wants to reach, and may",
+     .operation = "org_plugin_grants", .answer = "PackageGrants"},
+    {"POST", "/api/orgs/{org_id}/plugins/{pid}/grants", "cadence:org:plugins:write", ORG_BODY, NULL,
+     http_handle_package_grant, "Let a package reach a host, if the org may",
+     .operation = "org_plugin_grant", .answer = "PackageGrants", .body = "PackageGrantWanted"},
+    {"DELETE", "/api/orgs/{org_id}/plugins/{pid}/grants", "cadence:org:plugins:write", 0,
+     package_grant_query, http_handle_package_revoke, "Do not let a package reach a host any more",
+     .operation = "org_plugin_revoke", .answer = "PackageGrants"},
+    {"GET", "/api/orgs/{org_id}/llm-configs", "cadence:org:llm-configs:read", 0, NULL,
+     http_handle_llm_list, "The models that an org has configured", .operation = "org_llm_list",
+     .answer = "LlmConfigList"},
+    {"POST", "/api/orgs/{org_id}/llm-configs", "cadence:org:llm-configs:write", ORG_BODY, NULL,
+     http_handle_llm_create,
+     "Configure a model: one of the operator's, or of a provider of its own",
+     .operation = "org_llm_create", .answer = "LlmConfig", .status = 201,
+     .body = "LlmConfigWanted"},
+    {"GET", "/api/orgs/{org_id}/llm-configs/{llm_config_id}", "cadence:org:llm-configs:read", 0,
+     NULL, http_handle_llm_show, "One model of an org", .operation = "org_llm_show",
+     .answer = "LlmConfig"},
+    {"PATCH", "/api/orgs/{org_id}/llm-configs/{llm_config_id}", "cadence:org:llm-configs:write",
+     ORG_BODY, NULL, http_handle_llm_change,
+     "Change a model; a masked key stays as it is, null removes it", .operation = "org_llm_change",
+     .answer = "LlmConfig", .body = "LlmConfigChange"},
+    {"DELETE", "/api/orgs/{org_id}/llm-configs/{llm_config_id}", "cadence:org:llm-configs:write", 0,
+     NULL, http_handle_llm_remove, "Remove a model", .operation = "org_llm_remove",
+     .answer = "LlmConfig"},
+    {"POST", "/api/admin/catalog/rotate", "cadence:system:admin", 0, NULL,
+     http_handle_catalog_rotate, "Seal all that the catalog seals with a new key",
+     .operation = "admin_catalog_rotate", .answer = "CatalogRotated"},
     {"GET", "/api/admin/orgs", "cadence:system:admin", 0, NULL, http_handle_orgs_all,
      "All orgs, those that were deleted, too", .operation = "admin_org_list", .answer = "OrgList"},
     {"POST", "/api/admin/orgs", "cadence:system:orgs:create", ORG_BODY, NULL,
