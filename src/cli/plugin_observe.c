@@ -17,6 +17,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -300,6 +301,22 @@ static int add_capability(struct observe_subject *subject, const char *line, str
     return 0;
 }
 
+/* While it is asked, Ctrl-C is an answer to the question; then the room hears of it. */
+static bool ask_on(int terminal, const char *question)
+{
+    static const int signals[] = {SIGINT, SIGTERM, SIGHUP};
+    struct sigaction before[KG_COUNT(signals)];
+    for (size_t i = 0; i < KG_COUNT(signals); i++)
+        sigaction(signals[i], NULL, &before[i]);
+    terminal_catch_interrupts();
+    bool yes = terminal_ask(terminal, question);
+    for (size_t i = 0; i < KG_COUNT(signals); i++)
+        sigaction(signals[i], &before[i], NULL);
+    if (terminal_was_interrupted())
+        raise(SIGINT);
+    return yes;
+}
+
 static const struct manifest *ask_operator(void *data, const char *line)
 {
     struct observe_subject *subject = data;
@@ -312,7 +329,7 @@ static const struct manifest *ask_operator(void *data, const char *line)
         capability_words(&capability, &words);
     }
     kg_buf_text(&words, ". Give it?");
-    if (!terminal_ask(subject->terminal, kg_buf_terminate(&words)))
+    if (!ask_on(subject->terminal, kg_buf_terminate(&words)))
         return NULL;
     if (add_capability(subject, line, &err) < 0) {
         print_error(&err);
