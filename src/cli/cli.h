@@ -159,8 +159,6 @@ size_t print_columns(void);
 
 /* How this program is called in hints from now on: as cli_self says it; borrowed. */
 void print_speak_as(const char *how);
-/* Advice, whoever gave it: its "kaged COMMAND" is one that works in this home. */
-void print_put_hint(struct kg_buf *out, struct kg_str hint);
 /* "kaged: MESSAGE" and, if there is one, "hint: HINT", each a line. */
 void print_put_problem(struct kg_buf *out, struct kg_str message, struct kg_str hint);
 /* The same on stderr; returns the exit code. */

@@ -37,6 +37,47 @@ void print_cut(struct kg_buf *out, size_t from, size_t columns)
     kg_buf_text(out, "...");
 }
 
+/* -- advice ------------------------------------------------------------------------------------ */
+
+static const char *self = "kaged";
+
+void print_speak_as(const char *how)
+{
+    self = how;
+}
+
+/* Whether a command of kaged that works in a home stands at the start of the text. */
+static bool is_command(struct kg_str text)
+{
+    for (size_t i = 0; i < cli_command_count; i++) {
+        size_t length = strcspn(cli_commands[i].words, " ");
+        if (cli_commands[i].needs != CLI_NOTHING && text.length >= length &&
+            memcmp(text.data, cli_commands[i].words, length) == 0 &&
+            (text.length == length || strchr(" ,;:.)", text.data[length]) != NULL))
+            return true;
+    }
+    return false;
+}
+
+/* Advice, whoever gave it: its "kaged COMMAND" is one that works in this home. */
+static void put_hint(struct kg_buf *out, struct kg_str hint)
+{
+    static const char name[] = "kaged ";
+    size_t run = 0;
+    for (size_t i = 0; i < hint.length; i++) {
+        struct kg_str rest = {hint.data + i, hint.length - i};
+        if ((i > 0 && hint.data[i - 1] != ' ') || !kg_str_starts(rest, name))
+            continue;
+        struct kg_str words = {rest.data + strlen(name), rest.length - strlen(name)};
+        if (!is_command(words))
+            continue;
+        kg_buf_escaped(out, (struct kg_str){hint.data + run, i - run});
+        kg_buf_text(out, self);
+        run = i + strlen(name) - 1;
+    }
+    kg_buf_escaped(out, (struct kg_str){hint.data + run, hint.length - run});
+}
+
 /* -- members of an answer ---------------------------------------------------------------------- */
 
 void print_words(struct kg_buf *out, const struct kg_node *object, const char *words)
@@ -69,7 +110,7 @@ void print_fact(struct kg_buf *out, int columns, const char *label, struct kg_st
     if (text.length == 0)
         return;
     kg_buf_printf(out, "  %-*s", columns, label);
-    print_put_hint(out, text);
+    put_hint(out, text);
     kg_buf_char(out, '\n');
 }
 
@@ -200,44 +241,6 @@ void print_json(struct kg_str json)
     print_line(kg_buf_view(&text));
 }
 
-static const char *self = "kaged";
-
-void print_speak_as(const char *how)
-{
-    self = how;
-}
-
-/* Whether a command of kaged that works in a home stands at the start of the text. */
-static bool is_command(struct kg_str text)
-{
-    for (size_t i = 0; i < cli_command_count; i++) {
-        size_t length = strcspn(cli_commands[i].words, " ");
-        if (cli_commands[i].needs != CLI_NOTHING && text.length >= length &&
-            memcmp(text.data, cli_commands[i].words, length) == 0 &&
-            (text.length == length || strchr(" ,;:.)", text.data[length]) != NULL))
-            return true;
-    }
-    return false;
-}
-
-void print_put_hint(struct kg_buf *out, struct kg_str hint)
-{
-    static const char name[] = "kaged ";
-    size_t run = 0;
-    for (size_t i = 0; i < hint.length; i++) {
-        struct kg_str rest = {hint.data + i, hint.length - i};
-        if ((i > 0 && hint.data[i - 1] != ' ') || !kg_str_starts(rest, name))
-            continue;
-        struct kg_str words = {rest.data + strlen(name), rest.length - strlen(name)};
-        if (!is_command(words))
-            continue;
-        kg_buf_escaped(out, (struct kg_str){hint.data + run, i - run});
-        kg_buf_text(out, self);
-        run = i + strlen(name) - 1;
-    }
-    kg_buf_escaped(out, (struct kg_str){hint.data + run, hint.length - run});
-}
-
 void print_put_problem(struct kg_buf *out, struct kg_str message, struct kg_str hint)
 {
     kg_buf_text(out, "kaged: ");
@@ -246,7 +249,7 @@ void print_put_problem(struct kg_buf *out, struct kg_str message, struct kg_str 
     if (hint.length == 0)
         return;
     kg_buf_text(out, "hint: ");
-    print_put_hint(out, hint);
+    put_hint(out, hint);
     kg_buf_char(out, '\n');
 }
 
