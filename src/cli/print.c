@@ -46,6 +46,11 @@ void print_speak_as(const char *how)
     self = how;
 }
 
+const char *print_self(void)
+{
+    return self;
+}
+
 /* Whether a command of kaged that works in a home stands at the start of the text. */
 static bool is_command(struct kg_str text)
 {
@@ -59,8 +64,7 @@ static bool is_command(struct kg_str text)
     return false;
 }
 
-/* Advice, whoever gave it: its "kaged COMMAND" is one that works in this home. */
-static void put_hint(struct kg_buf *out, struct kg_str hint)
+void print_put_hint(struct kg_buf *out, struct kg_str hint)
 {
     static const char name[] = "kaged ";
     size_t run = 0;
@@ -80,20 +84,6 @@ static void put_hint(struct kg_buf *out, struct kg_str hint)
 
 /* -- members of an answer ---------------------------------------------------------------------- */
 
-void print_words(struct kg_buf *out, const struct kg_node *object, const char *words)
-{
-    for (size_t length; *words != '\0'; words += length) {
-        char key[64];
-        length = strcspn(words, "{");
-        kg_buf_append(out, words, length);
-        if (length > 0)
-            continue;
-        length = strcspn(words, "}") + 1;
-        snprintf(key, sizeof(key), "%.*s", (int)length - 2, words + 1);
-        kg_buf_escaped(out, cli_text(object, key));
-    }
-}
-
 void print_value(struct kg_buf *out, const struct kg_node *value)
 {
     kg_auto(kg_buf_free) struct kg_buf json = {0};
@@ -110,7 +100,7 @@ void print_fact(struct kg_buf *out, int columns, const char *label, struct kg_st
     if (text.length == 0)
         return;
     kg_buf_printf(out, "  %-*s", columns, label);
-    put_hint(out, text);
+    print_put_hint(out, text);
     kg_buf_char(out, '\n');
 }
 
@@ -249,7 +239,7 @@ void print_put_problem(struct kg_buf *out, struct kg_str message, struct kg_str 
     if (hint.length == 0)
         return;
     kg_buf_text(out, "hint: ");
-    put_hint(out, hint);
+    print_put_hint(out, hint);
     kg_buf_char(out, '\n');
 }
 
