@@ -201,6 +201,10 @@ static bool one_holds(const struct scope *scope, struct kg_str condition)
         return !wanted;
     }
     rest = condition;
+    key = kg_str_cut(&rest, '~');
+    if (key.length < condition.length)
+        return kg_node_has_text(member_find(scope->object, key), rest) == wanted;
+    rest = condition;
     key = kg_str_cut(&rest, '>');
     const struct kg_node *node = member_find(scope->object, key);
     if (key.length < condition.length)

@@ -13,6 +13,7 @@
  *   name             it is there: true, a number over 0, a text, list or object that is not empty
  *   !name            it is not
  *   name=a|b, name>1 it is one of these words, or larger than that
+ *   name~a           it is a list that has this text
  *   --name           the option was given
  */
 #ifndef KAGED_CLI_ROWS_H
