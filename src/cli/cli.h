@@ -437,7 +437,6 @@ int cli_show_plugin(const struct cli *cli, const char *method, const char *rest,
 int cli_read_stdin(const char *what, size_t max_bytes, struct kg_buf *ret_text, struct kg_err *err);
 /* A JSON object: the argument, stdin if it is "-", {} if there is none. */
 int cli_take_params(const char *json_or_null, struct kg_buf *ret_params, struct kg_err *err);
-cli_put plugin_status_put; /* what plugin status shows */
 /* Whether text is a JSON object, fit to be the parameters of a call. */
 int plugin_params_check(struct kg_str text, struct kg_err *err);
 

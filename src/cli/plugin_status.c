@@ -90,10 +90,5 @@ static const struct row status_rows[] = {
     {0},
 };
 
-void plugin_status_put(struct kg_buf *out, const struct cli *cli, const struct kg_node *plugin)
-{
-    rows_put(out, cli, plugin, status_rows, LABEL_COLUMNS);
-}
-
 const struct cli_page plugin_status = {"GET", "/api/v1/plugins/{1}?cage", .rows = status_rows,
                                        .columns = LABEL_COLUMNS};

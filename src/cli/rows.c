@@ -248,8 +248,8 @@ static void put_cells(struct table *table, const struct scope *scope, struct kg_
     }
 }
 
-void rows_table(const struct cli *cli, const struct kg_node *items, const char *table,
-                const struct cell *cells)
+static void rows_table(const struct cli *cli, const struct kg_node *items, const char *table,
+                       const struct cell *cells)
 {
     struct kg_str words, rest = kg_str(table);
     char **headings = kg_list_new(0);

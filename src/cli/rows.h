@@ -73,8 +73,5 @@ int page_show_with(const struct cli *cli, const struct cli_page *page, const cha
                    struct kg_str body);
 void rows_put(struct kg_buf *out, const struct cli *cli, const struct kg_node *object,
               const struct row *rows, int columns);
-/* A table of a list's items; none of no items. */
-void rows_table(const struct cli *cli, const struct kg_node *items, const char *table,
-                const struct cell *cells);
 
 #endif
