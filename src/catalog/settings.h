@@ -23,7 +23,6 @@ struct settings_seal {
     const char *scope;                  /* ids, without line ends: "ORG PID" */
 };
 
-
 /*
  * The stored text with what was sent in it: {KEY: VALUE}, null takes a value away, a masked one
  * stays. KG_E_INVALID_PARAMS: there is no such setting, or it has another type.
