@@ -9,7 +9,6 @@
 
 #define CATALOG_ORGS_MAX       10000
 #define CATALOG_PRINCIPALS_MAX 100000
-#define CATALOG_NAME_MAX       200 /* bytes of a name */
 
 struct catalog_principal {
     char id[CATALOG_ID_TEXT];
@@ -66,7 +65,6 @@ struct catalog_op {
 };
 /* size: of the struct that begins with it. */
 void *catalog_op_new(const struct catalog_request *request, size_t size);
-void catalog_op_free(struct catalog_op *op);
 void catalog_op_read(struct catalog_op *op);
 void catalog_op_write(struct catalog_op *op);
 /* Answers, and frees the op. */
