@@ -26,6 +26,7 @@ class Home:
 
     def __init__(self, folder, plugins, enabled=(), config=""):
         self.folder, self.names = os.path.join(folder, "home"), list(plugins)
+        os.makedirs(self.folder)
         for name, source in plugins.items():
             self.install(name, source)
         with open(os.path.join(self.folder, "config.toml"), "w") as file:

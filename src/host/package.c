@@ -295,7 +295,8 @@ static int check_want(const struct host *host, const struct host_package_want *w
         return 0;
     kg_fail(err, KG_E_NOT_APPLICABLE, "package %.*s is an MCP server: it runs as a plugin",
             KG_STR_CUT(kg_node_text(want->package, "pid"), 100));
-    return kg_hint(err, "kaged plugin install %s", want->folder);
+    return kg_hint(err, "kaged plugin install catalog:%s/%.*s", want->org,
+                   KG_STR_CUT(kg_node_text(want->package, "pid"), 100));
 }
 
 struct host_package_use *host_package_use(struct host *host, const struct host_package_want *want,

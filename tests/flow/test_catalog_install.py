@@ -7,7 +7,7 @@ import zipfile
 
 from harness import PLUGINS, FlowTest, main
 from test_catalog import FREE_PORT
-from test_catalog_packages import MANIFEST, PackageTest
+from test_catalog_packages import MANIFEST, PackageTest, archive
 from test_projects import TOLD, Projects
 
 
@@ -84,6 +84,17 @@ class Install(PackageTest):
         code, _, err = self.daemon.cli("plugin", "install", "catalog:org.example.hurt", "--yes")
         self.assertEqual(code, 1)
         self.assertIn("is damaged", err)
+
+    def test_a_bundle_becomes_an_mcp_server(self):
+        bundle = {"manifest_version": "0.3", "name": "echoer", "version": "0.3.1", "description": "Echoes.",
+                  "author": {"name": "Ada"},
+                  "server": {"type": "python", "entry_point": "server.py",
+                             "mcp_config": {"command": "python3", "args": ["${__dirname}/server.py"], "env": {}}}}
+        status, made = self.upload(archive({"manifest.json": json.dumps(bundle), "server.py": ""}), "root",
+                                   name="echoer.mcpb", path="/api/admin/plugins/upload")
+        self.assertEqual((status, made.get("pid")), (201, "mcpb.echoer"), made)
+        self.run_well("plugin", "install", "catalog:mcpb.echoer", "--yes")
+        self.assertEqual(self.installed("echoer"), ["0.3.1"])
 
     def test_a_folder_is_packed_and_uploaded(self):
         folder = os.path.join(self.daemon.home, "packed")

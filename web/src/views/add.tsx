@@ -94,7 +94,7 @@ function FromSource() {
   return (
     <Card title="From a source">
       <form class="stack" onSubmit={(event) => event.preventDefault()}>
-        <Field label="Source" help="The absolute path of a folder or an archive (also .mcpb) on the daemon's machine, the URL of a git repository, or npm:PACKAGE for an MCP server from npm.">
+        <Field label="Source" help="The absolute path of a folder or an archive (also .mcpb) on the daemon's machine, the URL of a git repository, npm:PACKAGE for an MCP server from npm, or catalog:PID for a package of the catalog.">
           {(id, described) => <input id={id} aria-describedby={described} class="mono" value={wanted.source} autocomplete="off" spellcheck={false} placeholder="npm:@modelcontextprotocol/server-filesystem" onInput={(event) => set({ source: event.currentTarget.value })} />}
         </Field>
         <Field label="Version (optional)" help="For a git repository, a tag; for a package, its version, a range, or a tag.">
