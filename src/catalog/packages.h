@@ -3,8 +3,7 @@
 #define KAGED_CATALOG_PACKAGES_H
 
 #include "catalog/internal.h"
-
-#define CATALOG_MASK "***MASKED***"
+#include "catalog/settings.h"
 
 /* A row with texts of its own. */
 struct package_row {
@@ -12,6 +11,8 @@ struct package_row {
     char *text; /* owned; NULL: there is none */
 };
 void package_row_free(struct package_row *row);
+/* As who runs it sees it; borrowed of the row. */
+struct catalog_package package_of(const struct package_row *row);
 
 /* On the keeper's thread. KG_E_NO_PACKAGE: there is none; the org's own goes before the system's.
  */

@@ -165,12 +165,18 @@ static const struct http_parameter package_versions_query[] = {
     {NULL, NULL, NULL},
 };
 
-#define ANY_BODY     SIZE_MAX
-#define TOKEN_BODY   ((size_t)4096)
-#define SOURCE_BODY  ((size_t)4096)
-#define INSTALL_BODY ((size_t)32768)
-#define PACKAGE_BODY ((size_t)1 << 30) /* catalog.upload_max_bytes says it better */
-#define ORG_BODY     ((size_t)32768)
+static const struct http_parameter package_version_query[] = {
+    {"version", "string", "this version, instead of the latest"},
+    {NULL, NULL, NULL},
+};
+
+#define ANY_BODY      SIZE_MAX
+#define TOKEN_BODY    ((size_t)4096)
+#define SOURCE_BODY   ((size_t)4096)
+#define INSTALL_BODY  ((size_t)32768)
+#define PACKAGE_BODY  ((size_t)1 << 30) /* catalog.upload_max_bytes says it better */
+#define ORG_BODY      ((size_t)32768)
+#define SETTINGS_BODY ((size_t)262144)
 
 /* In order: method, pattern, permission, body, query, handler, summary. */
 const struct http_route http_routes[] = {
@@ -565,6 +571,18 @@ const struct http_route http_routes[] = {
     {"GET", "/api/orgs/{org_id}/plugins/{pid}/settings-schema", "cadence:org:plugins:read", 0, NULL,
      http_handle_package_schema, "The settings that a package has, for a form",
      .operation = "org_plugin_schema", .answer = "PackageSettings"},
+    {"GET", "/api/orgs/{org_id}/plugins/{pid}/settings", "cadence:org:plugins:read", 0,
+     package_version_query, http_handle_package_settings,
+     "What an org has set of a package, for a form", .operation = "org_plugin_settings",
+     .answer = "PackageValues"},
+    {"PATCH", "/api/orgs/{org_id}/plugins/{pid}/settings", "cadence:org:plugins:write",
+     SETTINGS_BODY, package_version_query, http_handle_package_settings_change,
+     "Set values of a package's settings; null removes one, a masked one stays as it is",
+     .operation = "org_plugin_settings_change", .answer = "PackageValues",
+     .body = "PackageValuesWanted"},
+    {"POST", "/api/admin/catalog/rotate", "cadence:system:admin", 0, NULL,
+     http_handle_catalog_rotate, "Seal all that the catalog seals with a new key",
+     .operation = "admin_catalog_rotate", .answer = "CatalogRotated"},
     {"GET", "/api/admin/orgs", "cadence:system:admin", 0, NULL, http_handle_orgs_all,
      "All orgs, those that were deleted, too", .operation = "admin_org_list", .answer = "OrgList"},
     {"POST", "/api/admin/orgs", "cadence:system:orgs:create", ORG_BODY, NULL,
