@@ -123,8 +123,9 @@ struct catalog_wanted {
 /* All is borrowed for the callback. */
 struct catalog_prepared {
     struct catalog_package package;
-    struct kg_str settings; /* merged and unsealed, keys sorted: host_package_want.settings */
-    char *const *missing;   /* required settings without a value: settings_need refuses them */
+    struct kg_str settings;     /* merged and unsealed, keys sorted: host_package_want.settings */
+    char *const *missing;       /* required settings without a value: settings_need refuses them */
+    const char *const *reaches; /* what it was granted and may have: host_package_want.reaches */
 };
 typedef void catalog_prepared_fn(void *data, const struct catalog_prepared *prepared_or_null,
                                  const struct kg_err *err_or_null);
@@ -143,6 +144,12 @@ void catalog_package_settings(const struct catalog_request *request, struct kg_s
                               struct kg_str version);
 void catalog_package_settings_change(const struct catalog_request *request, struct kg_str pid,
                                      struct kg_str version);
+/* {"org_id","pid","declares","grants":[{"capability","granted_by","granted_at"}],"org_may"}; only
+ * hosts are granted, by {"capability"} in the body, and no more than catalog.org_may says. */
+void catalog_grants(const struct catalog_request *request, struct kg_str pid);
+void catalog_grant(const struct catalog_request *request, struct kg_str pid);
+void catalog_revoke(const struct catalog_request *request, struct kg_str pid,
+                    struct kg_str capability);
 /* All that is sealed gets a new key: {"sealed": how many rows}. */
 void catalog_rotate(const struct catalog_request *request);
 

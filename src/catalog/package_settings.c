@@ -4,6 +4,7 @@
  * at decides the schema. The keeper's thread opens and seals, and nothing unsealed outlives it but
  * in what catalog_package_prepare hands over.
  */
+#include "catalog/grants.h"
 #include "catalog/packages.h"
 
 #include <stdlib.h>
@@ -166,7 +167,8 @@ struct preparing {
     char *org, *pid, *version, *overrides, *scope; /* owned */
     struct package_row row;
     struct kg_buf settings; /* secret */
-    char **missing;         /* owned */
+    char **missing;         /* owned, like the grants */
+    char **grants;
     catalog_prepared_fn *on_prepared;
     void *data;
 };
@@ -195,21 +197,27 @@ static int run_prepare(struct state_task *task, struct state *state, struct kg_e
     const struct state_package_query query =
         query_of(preparing->org, preparing->pid, preparing->version);
     int result = package_find(state, &query, &preparing->row, err);
+    if (result == 0)
+        result = grants_read(state, preparing->org, preparing->pid, &preparing->grants, err);
     return result < 0 ? result : preparing_merge(preparing, state, err);
 }
 
 static void on_prepared(struct state_task *task, const struct kg_err *err_or_null)
 {
     struct preparing *preparing = KG_CONTAINER(task, struct preparing, task);
+    char **reaches = grants_reaches(preparing->catalog, preparing->org, preparing->grants);
     const struct catalog_prepared prepared = {
         .package = package_of(&preparing->row),
         .settings = kg_buf_view(&preparing->settings),
         .missing = preparing->missing,
+        .reaches = (const char *const *)reaches,
     };
     preparing->on_prepared(preparing->data, err_or_null ? NULL : &prepared, err_or_null);
     package_row_free(&preparing->row);
     secret_wipe(&preparing->settings);
     kg_list_free(preparing->missing);
+    kg_list_free(preparing->grants);
+    kg_list_free(reaches);
     free(preparing->org);
     free(preparing->pid);
     free(preparing->version);

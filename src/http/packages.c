@@ -160,6 +160,25 @@ void http_handle_package_settings_change(struct http_request *request)
                                     http_query_parameter(request, "version"));
 }
 
+void http_handle_package_grants(struct http_request *request)
+{
+    const struct catalog_request asked = http_catalog_request(request);
+    catalog_grants(&asked, http_path_parameter(request, "pid"));
+}
+
+void http_handle_package_grant(struct http_request *request)
+{
+    const struct catalog_request asked = http_catalog_request(request);
+    catalog_grant(&asked, http_path_parameter(request, "pid"));
+}
+
+void http_handle_package_revoke(struct http_request *request)
+{
+    const struct catalog_request asked = http_catalog_request(request);
+    catalog_revoke(&asked, http_path_parameter(request, "pid"),
+                   http_query_parameter(request, "capability"));
+}
+
 void http_handle_catalog_rotate(struct http_request *request)
 {
     const struct catalog_request asked = http_catalog_request(request);

@@ -170,6 +170,11 @@ static const struct http_parameter package_version_query[] = {
     {NULL, NULL, NULL},
 };
 
+static const struct http_parameter package_grant_query[] = {
+    {"capability", "string", "what it was granted: net:HOST:PORT"},
+    {NULL, NULL, NULL},
+};
+
 #define ANY_BODY      SIZE_MAX
 #define TOKEN_BODY    ((size_t)4096)
 #define SOURCE_BODY   ((size_t)4096)
@@ -580,6 +585,15 @@ const struct http_route http_routes[] = {
      "Set values of a package's settings; null removes one, a masked one stays as it is",
      .operation = "org_plugin_settings_change", .answer = "PackageValues",
      .body = "PackageValuesWanted"},
+    {"GET", "/api/orgs/{org_id}/plugins/{pid}/grants", "cadence:org:plugins:read", 0, NULL,
+     http_handle_package_grants, "What a package wants to reach, and may",
+     .operation = "org_plugin_grants", .answer = "PackageGrants"},
+    {"POST", "/api/orgs/{org_id}/plugins/{pid}/grants", "cadence:org:plugins:write", ORG_BODY, NULL,
+     http_handle_package_grant, "Let a package reach a host, if the org may",
+     .operation = "org_plugin_grant", .answer = "PackageGrants", .body = "PackageGrantWanted"},
+    {"DELETE", "/api/orgs/{org_id}/plugins/{pid}/grants", "cadence:org:plugins:write", 0,
+     package_grant_query, http_handle_package_revoke, "Do not let a package reach a host any more",
+     .operation = "org_plugin_revoke", .answer = "PackageGrants"},
     {"POST", "/api/admin/catalog/rotate", "cadence:system:admin", 0, NULL,
      http_handle_catalog_rotate, "Seal all that the catalog seals with a new key",
      .operation = "admin_catalog_rotate", .answer = "CatalogRotated"},
