@@ -1,5 +1,5 @@
 /* The catalog's parts, from start to stop, and who is what in which org. */
-#include "catalog/internal.h"
+#include "catalog/orchestrators.h"
 
 #include <sodium.h>
 #include <stdio.h>
@@ -44,12 +44,21 @@ struct catalog *catalog_new(const struct catalog_parts *parts, struct kg_err *er
     catalog->orgs = kg_map_new();
     catalog->principals = kg_map_new();
     catalog->members = kg_map_new();
+    catalog->orchestrators = kg_map_new();
+    catalog->sessions = parts->sessions;
+    catalog->pool = pool_new(catalog);
     struct state *state = state_keeper_state(catalog_keeper(catalog));
     if (catalog_orgs_load(catalog, state, err) == 0 &&
-        catalog_members_load(catalog, state, err) == 0)
+        catalog_members_load(catalog, state, err) == 0 &&
+        catalog_orchestrators_load(catalog, state, err) == 0)
         return catalog;
     catalog_free(catalog);
     return NULL;
+}
+
+void catalog_start(struct catalog *catalog)
+{
+    pool_start(catalog->pool);
 }
 
 void catalog_free(struct catalog *catalog)
@@ -58,6 +67,8 @@ void catalog_free(struct catalog *catalog)
         return;
     state_keeper_drain(catalog_keeper(catalog)); /* which still speaks of them */
     loop_worker_free(catalog->worker);
+    pool_free(catalog->pool);
+    catalog_orchestrators_free(catalog);
     catalog_members_free(catalog);
     catalog_orgs_free(catalog);
     objects_free(catalog->objects);

@@ -60,6 +60,7 @@ void sessions_create(struct sessions *sessions, const struct sessions_request *r
 
 struct sessions_list_query {
     struct kg_str project_id, state, before; /* data NULL: any */
+    struct kg_str operator_id;               /* of a project's: only his; data NULL: anybody's */
     size_t limit;                            /* 0: as many as a page holds */
 };
 /* {"sessions":[Session],"more"} */
