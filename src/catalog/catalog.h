@@ -155,6 +155,27 @@ void catalog_revoke(const struct catalog_request *request, struct kg_str pid,
 /* All that is sealed gets a new key: {"sealed": how many rows}. */
 void catalog_rotate(const struct catalog_request *request);
 
+/* -- models of orgs ---------------------------------------------------------------------------- */
+
+/* LlmConfig: {"id","org_id","name","provider","model","base_url",...,"api_key": masked,...} */
+void catalog_llm_list(const struct catalog_request *request);
+void catalog_llm_show(const struct catalog_request *request, struct kg_str id);
+void catalog_llm_create(const struct catalog_request *request);
+void catalog_llm_change(const struct catalog_request *request, struct kg_str id);
+void catalog_llm_remove(const struct catalog_request *request, struct kg_str id);
+
+/* One of them, for who asks it; borrowed for the callback, but for own. */
+struct catalog_llm {
+    const char *id, *name;
+    const char *alias; /* a model of local.toml, for models_find; NULL: it is the org's own */
+    /* The receiver's, who calls local_free: own->models[0] is for model_request.model. Or NULL. */
+    struct local *own;
+};
+typedef void catalog_llm_fn(void *data, const struct catalog_llm *found_or_null,
+                            const struct kg_err *err_or_null);
+/* Never before this returns. */
+void catalog_llm_find(struct catalog *catalog, const char *org, const char *id,
+                      catalog_llm_fn *on_found, void *data);
 /* -- orchestrators ----------------------------------------------------------------------------- */
 
 /*

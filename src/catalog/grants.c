@@ -61,9 +61,19 @@ static int grant_check(const struct catalog *catalog, const struct catalog_org *
     if (org_may(catalog, org, wanted))
         return 0;
     capability_print(wanted, &text);
-    kg_fail(err, KG_E_REFUSED, "org %s may not let a package have %s", org->name,
-            kg_buf_terminate(&text));
+    kg_fail(err, KG_E_REFUSED, "org %s may not reach %s", org->name, kg_buf_terminate(&text));
     return kg_hint(err, "the operator says in [catalog.org_may] of config.toml what each org may");
+}
+
+int org_grants_check(const struct catalog *catalog, const char *org_id, const char *capability,
+                     struct kg_err *err)
+{
+    kg_auto(capability_free) struct capability wanted = {0};
+    const struct catalog_org *org = catalog_org_find(catalog, kg_str(org_id));
+    if (org == NULL)
+        return kg_fail(err, KG_E_NOT_FOUND, "there is no org %s", org_id);
+    int result = grant_parse(kg_str(capability), &wanted, err);
+    return result < 0 ? result : grant_check(catalog, org, &wanted, err);
 }
 
 /* -- for who runs it --------------------------------------------------------------------------- */
@@ -73,8 +83,8 @@ static void take_grant(void *data, const struct state_package_grant *grant)
     kg_list_add(data, kg_strdup(grant->capability));
 }
 
-int grants_read(struct state *state, const char *org, const char *pid, char ***ret_grants,
-                struct kg_err *err)
+int org_grants_read(struct state *state, const char *org, const char *pid, char ***ret_grants,
+                    struct kg_err *err)
 {
     char **grants = kg_list_new(0);
     int result = state_package_grants(state, org, pid, take_grant, &grants, err);
@@ -84,7 +94,7 @@ int grants_read(struct state *state, const char *org, const char *pid, char ***r
     return result;
 }
 
-char **grants_reaches(const struct catalog *catalog, const char *org_id, char *const *grants)
+char **org_grants_reaches(const struct catalog *catalog, const char *org_id, char *const *grants)
 {
     const struct catalog_org *org = catalog_org_find(catalog, kg_str(org_id));
     char **reaches = kg_list_new(0);

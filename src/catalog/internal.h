@@ -106,5 +106,7 @@ int catalog_orchestrators_reseal(const struct catalog *catalog, struct state *st
                                  struct kg_err *err);
 int catalog_settings_reseal(const struct catalog *catalog, struct state *state, size_t *count,
                             struct kg_err *err);
+int catalog_llm_reseal(const struct catalog *catalog, struct state *state, size_t *count,
+                       struct kg_err *err);
 
 #endif

@@ -198,14 +198,14 @@ static int run_prepare(struct state_task *task, struct state *state, struct kg_e
         query_of(preparing->org, preparing->pid, preparing->version);
     int result = package_find(state, &query, &preparing->row, err);
     if (result == 0)
-        result = grants_read(state, preparing->org, preparing->pid, &preparing->grants, err);
+        result = org_grants_read(state, preparing->org, preparing->pid, &preparing->grants, err);
     return result < 0 ? result : preparing_merge(preparing, state, err);
 }
 
 static void on_prepared(struct state_task *task, const struct kg_err *err_or_null)
 {
     struct preparing *preparing = KG_CONTAINER(task, struct preparing, task);
-    char **reaches = grants_reaches(preparing->catalog, preparing->org, preparing->grants);
+    char **reaches = org_grants_reaches(preparing->catalog, preparing->org, preparing->grants);
     const struct catalog_prepared prepared = {
         .package = package_of(&preparing->row),
         .settings = kg_buf_view(&preparing->settings),

@@ -26,6 +26,7 @@ struct pool_place {
     bool is_loaded;
     uint64_t revision;                  /* that is loaded */
     char **pids;                        /* owned; of that */
+    char *model;                        /* owned; that it brought; NULL: none */
     struct projects_packages *packages; /* kept; the same */
     struct host_package_use **uses;     /* owned, NULL-ended; of those */
     struct host_package_use **scoped;   /* the same, of some */
@@ -68,6 +69,7 @@ struct pool_loading {
     uint64_t revision;
     struct orchestrator_row row;
     char *model;                      /* owned; what its agents call their model */
+    bool brings;                      /* it is not the operator's */
     struct loading_package *packages; /* owned */
     size_t count;
     size_t asked;                   /* answers that are to come */
@@ -107,11 +109,19 @@ static void on_project_gone(void *data, const struct kg_err *err_or_null)
     (void)err_or_null; /* it was not there */
 }
 
+static void model_leave(struct pool *pool, char *alias)
+{
+    if (alias != NULL)
+        sessions_bring_model(pool->catalog->sessions, alias, NULL);
+    free(alias);
+}
+
 /* What it has of packages; their processes end when nobody else has them. */
 static void place_clear(struct pool_place *place)
 {
     loop_timer_stop(loop_of(place->pool), &place->idle);
     kg_list_free(kg_steal(&place->pids));
+    model_leave(place->pool, kg_steal(&place->model));
     free(kg_steal(&place->uses));
     free(kg_steal(&place->scoped));
     projects_packages_drop(kg_steal(&place->packages));
@@ -189,6 +199,8 @@ static void loading_free(struct pool_loading *loading)
     projects_packages_drop(loading->made);
     free(loading->packages);
     orchestrator_row_free(&loading->row);
+    if (loading->brings)
+        model_leave(loading->pool, kg_steal(&loading->model));
     free(loading->model);
     free(loading);
 }
@@ -223,6 +235,8 @@ static void place_take(struct pool_place *place, struct pool_loading *loading)
             place->scoped[scoped++] = package->use;
         package->use = NULL;
     }
+    if (loading->brings)
+        place->model = kg_steal(&loading->model);
     place->revision = loading->revision;
     place->is_loaded = true;
 }
@@ -420,19 +434,45 @@ static void prepare_packages(struct pool_loading *loading)
 
 /* -- its row ----------------------------------------------------------------------------------- */
 
-static int find_model(struct pool_loading *loading, struct kg_err *err)
+/* An alias of local.toml. */
+static int take_alias(struct pool_loading *loading, struct kg_str alias, struct kg_err *err)
 {
-    const struct local *local = host_local(loading->pool->catalog->host);
-    kg_auto(kg_doc_cleanup) struct kg_doc *config = kg_json_read(kg_str(loading->row.config), NULL);
-    struct kg_str alias = config ? kg_node_text(config->root, "model") : KG_STR_NULL;
     if (alias.length == 0) {
         kg_fail(err, KG_E_INVALID_CONFIG, "the orchestrator %s names no model", loading->row.name);
-        return kg_hint(err, "set \"model\" in its config");
+        return kg_hint(err, "set default_llm_config_id, or model, in its config");
     }
-    if (local_model_find(local, alias) == NULL)
-        return kg_fail(err, KG_E_INVALID_CONFIG, "there is no model %.*s", KG_STR_CUT(alias, 64));
+    if (local_model_find(host_local(loading->pool->catalog->host), alias) == NULL)
+        return kg_fail(err, KG_E_INVALID_CONFIG, "the operator has no model %.*s",
+                       KG_STR_CUT(alias, 64));
     loading->model = kg_str_dup(alias);
     return 0;
+}
+
+/* One of the org's own is known by a name of this load alone. */
+static void on_llm(void *data, const struct catalog_llm *found_or_null,
+                   const struct kg_err *err_or_null)
+{
+    struct pool_loading *loading = data;
+    struct kg_err err = {0};
+    if (err_or_null != NULL) {
+        err = *err_or_null;
+        err.code = err.code == KG_E_NOT_FOUND ? KG_E_INVALID_CONFIG : err.code;
+        kg_wrap(&err, -EINVAL, "default_llm_config_id");
+    } else if (found_or_null->own != NULL) {
+        char id[CATALOG_ID_TEXT];
+        catalog_uuid(id);
+        loading->model = kg_format("llm:%s", id);
+        loading->brings = true;
+        sessions_bring_model(loading->pool->catalog->sessions, loading->model, found_or_null->own);
+    } else {
+        take_alias(loading, kg_str(found_or_null->alias), &err);
+    }
+    if (err.code == KG_OK)
+        (void)loading_is_off(loading, &err);
+    if (err.code != KG_OK)
+        loading_end(loading, &err);
+    else
+        prepare_packages(loading);
 }
 
 static int run_row(struct state_task *task, struct state *state, struct kg_err *err)
@@ -447,10 +487,18 @@ static void on_row(struct state_task *task, const struct kg_err *err_or_null)
     struct kg_err err = {0};
     if (err_or_null != NULL)
         err = *err_or_null;
-    else if (!loading_is_off(loading, &err))
-        find_model(loading, &err);
+    else
+        (void)loading_is_off(loading, &err);
+    kg_auto(kg_doc_cleanup) struct kg_doc *config =
+        err.code == KG_OK ? kg_json_read(kg_str(loading->row.config), NULL) : NULL;
+    const struct kg_node *root = config ? config->root : NULL;
+    kg_auto(kg_free) char *llm = kg_str_dup(kg_node_text(root, "default_llm_config_id"));
+    if (err.code == KG_OK && llm[0] == '\0')
+        take_alias(loading, kg_node_text(root, "model"), &err);
     if (err.code != KG_OK)
         loading_end(loading, &err);
+    else if (llm[0] != '\0')
+        catalog_llm_find(loading->pool->catalog, loading->org, llm, on_llm, loading);
     else
         prepare_packages(loading);
 }

@@ -16,6 +16,7 @@ static int (*const resealers[])(const struct catalog *catalog, struct state *sta
                                 struct kg_err *err) = {
     catalog_settings_reseal,
     catalog_orchestrators_reseal,
+    catalog_llm_reseal,
 };
 
 static int run_reseal(struct state_task *task, struct state *state, struct kg_err *err)
