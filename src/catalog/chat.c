@@ -341,17 +341,27 @@ struct catalog_chat *catalog_chat_begin(const struct catalog_request *request, s
     return chat;
 }
 
+static void on_cancelled(struct loop_task *task)
+{
+    struct catalog_chat *chat = KG_CONTAINER(task, struct catalog_chat, begin);
+    chat_end(chat, &chat->why);
+}
+
+/* What cannot be withdrawn ends it when it comes back. */
 void catalog_chat_cancel(struct catalog_chat *chat, const struct kg_err *why)
 {
+    bool waits = chat->call != NULL || chat->wait.list != NULL || chat->begin.queued;
+    if (chat->cancelled)
+        return;
     chat->cancelled = true;
     chat->why = *why;
-    if (chat->turn != NULL) {
+    if (chat->turn != NULL)
         turn_cancel(chat->turn, why);
-    } else if (chat->call != NULL || chat->wait.list != NULL || chat->begin.queued) {
-        if (chat->call != NULL)
-            host_call_cancel(kg_steal(&chat->call));
-        kg_wait_withdraw(&chat->wait);
-        loop_undefer(chat->catalog->loop, &chat->begin);
-        chat_end(chat, why);
-    }
+    if (!waits)
+        return;
+    if (chat->call != NULL)
+        host_call_cancel(kg_steal(&chat->call));
+    kg_wait_withdraw(&chat->wait);
+    chat->begin.run = on_cancelled;
+    loop_defer(chat->catalog->loop, &chat->begin);
 }

@@ -64,9 +64,10 @@ class OrchestratorTest(PackageTest):
     def setUpClass(cls):
         subprocess.run([os.path.join(ROOT, "scripts/share"), "cadence"], check=True, stdout=subprocess.DEVNULL)
         tree = python_runtime.root()
-        config = {**FREE_PORT, "limits.initialize_timeout_ms": 60000, "limits.restart_delay_ms": 20,
-                  **({"catalog.runtimes.python.root": tree} if tree else {}), **cls.more_config}
         cls.provider = cls.enterClassContext(Provider())
+        config = {**FREE_PORT, "limits.initialize_timeout_ms": 60000, "limits.restart_delay_ms": 20,
+                  "catalog.org_may.acme": [f"net:127.0.0.1:{cls.provider.port}"], **({"catalog.runtimes.python.root": tree} if tree else {}),
+                  **cls.more_config}
         daemon = Daemon([], config)
         daemon.write_local(LOCAL.format(url=cls.provider.url, key=KEY))
         cls.share(daemon)
@@ -337,6 +338,40 @@ class Rows(OrchestratorTest):
             self.assertEqual((status, answer["code"]), (400, "VA-0001"), answer)
 
 
+class Commands(OrchestratorTest):
+    def run_well(self, *words, **options):
+        code, out, err = self.daemon.cli(*words, **options)
+        self.assertEqual((code, err), (0, ""), out)
+        return out
+
+    def test_an_orchestrator_by_the_commands(self):
+        self.parcels()
+        org = ("--org", "acme")
+        self.assertIn("is there", self.run_well("orchestrator", "create", "by-hand", "example.acme.parcels", *org,
+                                                "--model", "nothing", "--whoami", "You are made by hand."))
+        self.assertIn("not loaded", self.run_well("orchestrator", "list", *org))
+        code, _, err = self.daemon.cli("orchestrator", "load", "by-hand", *org)
+        self.assertEqual(code, 6)
+        self.assertIn("no model nothing", err)
+        self.assertIn("by-hand is changed", self.run_well("orchestrator", "config", "by-hand", '{"model":"talker"}', *org))
+        self.run_well("orchestrator", "settings", "by-hand", "example.acme.parcels", '{"api_key":"k-12345678"}', *org)
+        shown = self.run_well("orchestrator", "show", "by-hand", *org)
+        self.assertIn("org:example.acme.parcels@1.0.0", shown)
+        self.assertIn("***MASKED***", shown)
+        self.assertNotIn("k-12345678", shown)
+        for act in ("load", "reload"):
+            self.assertIn("Orchestrator loaded", self.run_well("orchestrator", act, "by-hand", *org))
+        self.provider.answers.extend([says("Hello."), says("Again.")])
+        answer = json.loads(self.run_well("--json", "orchestrator", "chat", "by-hand", "Hi", *org))
+        self.assertEqual(answer["response"], "Hello.")
+        self.assertEqual(self.run_well("orchestrator", "chat", "by-hand", "And?", *org, "--conversation",
+                                       answer["conversation_id"]), "Again.\n")
+        self.assertIn("unloaded", self.run_well("orchestrator", "unload", "by-hand", *org))
+        self.assertIn("is deleted", self.run_well("orchestrator", "delete", "by-hand", *org))
+        self.assertEqual(self.daemon.cli("orchestrator", "show", "by-hand", *org)[0], 4)
+        self.assertEqual(self.daemon.cli("orchestrator", "list")[0], 2)
+
+
 class Troubles(OrchestratorTest):
     """The document's table."""
 
@@ -411,6 +446,54 @@ class Troubles(OrchestratorTest):
         self.assertTrue(self.show(instance)["is_ready"])
         self.ask("root", "PATCH", f"/api/admin/plugins/{made['id']}", {"enabled": True})
         self.loaded(instance)
+
+    def test_what_the_org_sets_counts_at_the_next_load(self):
+        self.parcels()
+        instance = self.created("example.acme.parcels")
+        path = "/api/orgs/acme/plugins/example.acme.parcels/settings"
+        self.assertEqual(self.ask("acme-admin", "PATCH", path, {"settings": {"api_key": "k-of-the-org"}})[0], 200)
+        self.loaded(instance)
+        self.assertFalse(self.show(instance)["stale"])
+        self.ask("acme-admin", "PATCH", path, {"settings": {"carrier": "Heron"}})
+        self.assertTrue(self.show(instance)["stale"])
+        self.loaded(instance)
+        self.said(instance, calls({"query": "KX"}, name=FIND), says("x"))
+        self.assertIn("Heron", self.asked(1)["messages"][-1]["content"])
+        self.ask("acme-admin", "PATCH", path, {"settings": {"api_key": None, "carrier": None}})
+
+    def test_it_goes_on_when_the_operator_reloads_and_ends_when_he_unloads_its_project(self):
+        instance = self.ready()
+        self.assertEqual(self.daemon.api("POST", "/reload")[0], 200)
+        self.said(instance, calls({"query": "KX"}, name=FIND), says("x"))
+        self.assertIn("Kestrel", self.asked(1)["messages"][-1]["content"])
+        self.assertEqual(self.daemon.api("DELETE", f"/projects/orchestrator-{instance}?force=true")[0], 200)
+        wait_for(lambda: not self.show(instance)["is_ready"], "its end")
+        self.said(instance, says("loaded again"))
+
+    def test_a_model_of_the_org(self):
+        self.parcels()
+        body = {"name": "ours", "provider": "local", "model": "talker"}
+        status, made = self.ask("acme-admin", "POST", "/api/orgs/acme/llm-configs", body)
+        self.assertEqual(status, 201, made)
+        instance = self.created("example.acme.parcels", config={"default_llm_config_id": made["id"]})
+        self.set_key(instance)
+        self.assertEqual(self.said(instance, says("by the org's"))["response"], "by the org's")
+        lost = self.created("example.acme.parcels", config={"default_llm_config_id": "nowhere"})
+        self.set_key(lost)
+        status, answer = self.load(lost)
+        self.assertEqual((status, answer["code"]), (422, "CF-0001"), answer)
+
+    def test_a_provider_of_the_org_its_key_and_no_other_one(self):
+        self.parcels()
+        body = {"name": "own", "provider": "openai", "model": "gpt-own", "base_url": self.provider.url, "api_key": "key-of-acme"}
+        status, made = self.ask("acme-admin", "POST", "/api/orgs/acme/llm-configs", body)
+        self.assertEqual(status, 201, made)
+        instance = self.created("example.acme.parcels", config={"default_llm_config_id": made["id"]})
+        self.set_key(instance)
+        self.said(instance, says("x"))
+        head, asked = self.provider.requests[0]
+        self.assertEqual(asked["model"], "gpt-own")
+        self.assertIn("key-of-acme", str(head))
 
     def test_a_model_that_is_not_there(self):
         self.parcels()
