@@ -99,6 +99,11 @@ const struct catalog_member *catalog_member_find(const struct catalog *catalog, 
 char *catalog_merge(const char *before, const struct kg_node *more_or_null,
                     const char *const *keys);
 
+/* -- packages as plugins: install.c ------------------------------------------------------------ */
+
+/* From now on the store of plugins finds packages; until the catalog is freed. */
+void catalog_serve_store(struct catalog *catalog);
+
 /* -- a new key: rotate.c ----------------------------------------------------------------------- */
 
 /* On the keeper's thread: seals what they have with the key that is now to be used, and counts. */

@@ -364,6 +364,8 @@ int cli_org_models(struct cli *cli);
 int cli_org_add_model(struct cli *cli);
 int cli_org_change_model(struct cli *cli);
 int cli_org_remove_model(struct cli *cli);
+/* "/api/orgs/ORG" of the option --org; false: it is missing, which was said. */
+bool cli_put_org(const struct cli *cli, struct kg_buf *target);
 int cli_orchestrator_create(struct cli *cli);
 int cli_orchestrator_list(struct cli *cli);
 int cli_orchestrator_show(struct cli *cli);
