@@ -70,7 +70,6 @@ struct catalog_op {
 };
 /* size: of the struct that begins with it. */
 void *catalog_op_new(const struct catalog_request *request, size_t size);
-void catalog_op_free(struct catalog_op *op);
 void catalog_op_read(struct catalog_op *op);
 void catalog_op_write(struct catalog_op *op);
 /* Answers, and frees the op. */

@@ -63,7 +63,7 @@ void package_put_card(struct kg_buf *out, const struct kg_node *package)
 }
 
 /* What never changes is put as it was written when it was uploaded. */
-void package_put(struct kg_json_writer *json, const struct state_package *row)
+static void package_put(struct kg_json_writer *json, const struct state_package *row)
 {
     struct kg_json_cursor inside = kg_json_inside(kg_str(row->card));
     struct kg_str raw_key, value;

@@ -28,6 +28,5 @@ int package_settings_dropped(struct state *state, const char *org, const char *p
                              const struct kg_node *schema, char ***ret_keys, struct kg_err *err);
 /* What is shown of a package, of what its discovery found. */
 void package_put_card(struct kg_buf *out, const struct kg_node *package);
-void package_put(struct kg_json_writer *json, const struct state_package *row);
 
 #endif

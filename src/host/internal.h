@@ -211,7 +211,7 @@ struct host_process {
     struct host_process *next;  /* of the plugin */
     uint32_t references;        /* of the plugin's list, of checks, of those who measure */
     const struct host_tier *tier;
-    char *name; /* see host_process_name */
+    char *name; /* in status, logs, metrics, events and routes */
     size_t name_length;
     struct host_whom whom;         /* its texts are owned */
     struct manifest *manifest;     /* one reference; of the version that it was started with */
@@ -246,8 +246,6 @@ struct host_process {
     struct host_call *sent;              /* calls that it has not answered, the newest first */
     struct loop_task wait_check;         /* looks whether they can be sent */
 };
-/* The name in status, logs, metrics, events and routes; owned. */
-char *host_process_name(const char *plugin, const struct host_whom *whom);
 /* What may have ended, of those that leave, is removed at the end of the turn. */
 void host_look_for_left(struct host *host);
 /* Something happened to it that projects, or their agents, may wait for. */

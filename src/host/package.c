@@ -1,7 +1,7 @@
 /*
- * Packages of the catalog: looked at with what the host has of loops, cages and workers, and run. A
- * package of one org in one version is a plugin that no store has, with a seat for each process of
- * it: who wants the same settings of one without a state sits in the same.
+ * Packages of the catalog, as they run: a package of one org in one version is a plugin that no
+ * store has, with a seat for each process of it: who wants the same settings of one without a state
+ * sits in the same.
  */
 #include "host/package.h"
 
@@ -41,33 +41,6 @@ struct host_package {
     unsigned made; /* seats, so far */
     struct host_seat *seats;
 };
-
-/* -- discovery --------------------------------------------------------------------------------- */
-
-static int package_check_cages(const struct host *host, struct kg_err *err)
-{
-    if (host->stopping)
-        return kg_fail(err, KG_E_STOPPING, "the daemon is stopping");
-    if (host->no_cage.code == KG_OK)
-        return 0;
-    *err = host->no_cage;
-    return -EINVAL;
-}
-
-struct package_discovery *host_package_discover(struct host *host, const char *folder,
-                                                package_discovered_fn *on_done, void *data,
-                                                struct kg_err *err)
-{
-    if (package_check_cages(host, err) < 0)
-        return NULL;
-    const struct package_place place = {
-        .helper = {.loop = host->loop, .spawner = host->supervisor.spawner},
-        .facts = host->facts,
-        .config = host->config,
-        .worker = host->store_worker,
-    };
-    return package_discover(&place, folder, on_done, data);
-}
 
 /* -- seats ------------------------------------------------------------------------------------- */
 
@@ -357,6 +330,16 @@ static struct host_seat *seat_new(struct host_plugin *plugin, const struct host_
     seat->process = host_process_add(plugin, &whom);
     seat_hide(seat, kg_node_list(want->package, "settings_schema"));
     return seat;
+}
+
+static int package_check_cages(const struct host *host, struct kg_err *err)
+{
+    if (host->stopping)
+        return kg_fail(err, KG_E_STOPPING, "the daemon is stopping");
+    if (host->no_cage.code == KG_OK)
+        return 0;
+    *err = host->no_cage;
+    return -EINVAL;
 }
 
 static int check_want(const struct host *host, const struct host_package_want *want,
