@@ -1,5 +1,5 @@
 /* The catalog's parts, from start to stop, and who is what in which org. */
-#include "catalog/internal.h"
+#include "catalog/orchestrators.h"
 #include "store/store.h"
 
 #include <sodium.h>
@@ -45,14 +45,23 @@ struct catalog *catalog_new(const struct catalog_parts *parts, struct kg_err *er
     catalog->orgs = kg_map_new();
     catalog->principals = kg_map_new();
     catalog->members = kg_map_new();
+    catalog->orchestrators = kg_map_new();
+    catalog->sessions = parts->sessions;
+    catalog->pool = pool_new(catalog);
     struct state *state = state_keeper_state(catalog_keeper(catalog));
     if (catalog_orgs_load(catalog, state, err) == 0 &&
-        catalog_members_load(catalog, state, err) == 0) {
+        catalog_members_load(catalog, state, err) == 0 &&
+        catalog_orchestrators_load(catalog, state, err) == 0) {
         catalog_serve_store(catalog);
         return catalog;
     }
     catalog_free(catalog);
     return NULL;
+}
+
+void catalog_start(struct catalog *catalog)
+{
+    pool_start(catalog->pool);
 }
 
 void catalog_free(struct catalog *catalog)
@@ -62,6 +71,8 @@ void catalog_free(struct catalog *catalog)
     store_set_catalog(host_store(catalog->host), NULL, NULL);
     state_keeper_drain(catalog_keeper(catalog)); /* which still speaks of them */
     loop_worker_free(catalog->worker);
+    pool_free(catalog->pool);
+    catalog_orchestrators_free(catalog);
     catalog_members_free(catalog);
     catalog_orgs_free(catalog);
     objects_free(catalog->objects);

@@ -17,9 +17,11 @@ struct catalog_parts {
     struct host *host;
     struct cage_spawner *spawner;
     const struct cage_facts *facts;
+    struct sessions *sessions;
 };
 /* Before the loop runs: it reads what is kept. */
 struct catalog *catalog_new(const struct catalog_parts *parts, struct kg_err *err);
+void catalog_start(struct catalog *catalog); /* the host was started */
 /* What is uploaded ends; the loop has to turn until that is answered. */
 void catalog_stop(struct catalog *catalog);
 void catalog_free(struct catalog *catalog); /* before the host is freed; takes NULL */
@@ -174,6 +176,52 @@ typedef void catalog_llm_fn(void *data, const struct catalog_llm *found_or_null,
 /* Never before this returns. */
 void catalog_llm_find(struct catalog *catalog, const char *org, const char *id,
                       catalog_llm_fn *on_found, void *data);
+/* -- orchestrators ----------------------------------------------------------------------------- */
+
+/*
+ * Orchestrator: {"instance_id","org_id","name","framework_type","engine","mode","tier","status",
+ *  "whoami","config","active_plugin_ids","plugin_settings","config_hash","created_by","created_at",
+ *  "updated_at","is_ready","stale","load_error"}; one is named by its id or its name.
+ */
+void catalog_orchestrators_list(const struct catalog_request *request);
+void catalog_orchestrator_show(const struct catalog_request *request, struct kg_str id);
+void catalog_orchestrator_create(const struct catalog_request *request);
+void catalog_orchestrator_change(const struct catalog_request *request, struct kg_str id);
+void catalog_orchestrator_delete(const struct catalog_request *request, struct kg_str id);
+void catalog_orchestrator_settings(const struct catalog_request *request, struct kg_str id);
+void catalog_orchestrator_activate(const struct catalog_request *request, struct kg_str id);
+/* {"message","instance_id","tier"}, once it is loaded. */
+void catalog_orchestrator_load(const struct catalog_request *request, struct kg_str id);
+void catalog_orchestrator_unload(const struct catalog_request *request, struct kg_str id);
+
+/* -- chats with them, which are sessions ------------------------------------------------------- */
+
+struct catalog_chat_ops {
+    /* What happens, as it does: "agent", "message", "tool", "metadata" or "error", and an object.
+     */
+    void (*on_event)(void *data, const char *event, struct kg_str json);
+    /* Once, at the end: {"session_id","conversation_id","response","agent_hops","current_agent",
+     * "stop","instance_id"}, or why there is no answer; the chat is gone. */
+    void (*on_done)(void *data, struct kg_str json, const struct kg_err *err_or_null);
+};
+struct catalog_chat;
+/*
+ * One message and its answer. The body: {"message","conversation_id"?,"resource_id"?}. NULL:
+ * on_done was called. on_answer of the request is not looked at.
+ */
+struct catalog_chat *catalog_chat_begin(const struct catalog_request *request, struct kg_str id,
+                                        struct host_asker *asker,
+                                        const struct catalog_chat_ops *ops, void *data);
+void catalog_chat_cancel(struct catalog_chat *chat, const struct kg_err *why); /* it ends soon */
+
+/* Those of who asks: {"conversations":[{"conversation_id","title","instance_id","created_at",
+ * "updated_at"}],"more"} */
+void catalog_conversations(const struct catalog_request *request, struct kg_str id,
+                           struct host_asker *asker, struct kg_str before, size_t limit);
+/* {"messages":[{"id","seq","role","content","created_at"}],"more"} */
+void catalog_conversation(const struct catalog_request *request, struct kg_str id,
+                          struct host_asker *asker, struct kg_str conversation, uint64_t after,
+                          size_t limit);
 
 /*
  * A file that comes in pieces. NULL: it was answered. bytes: false: wait for on_room. The end

@@ -7,8 +7,10 @@
 #include "secret/secret.h"
 #include "state/catalog.h"
 
-#define CATALOG_ORGS_MAX       10000
-#define CATALOG_PRINCIPALS_MAX 100000
+#define CATALOG_ORGS_MAX          10000
+#define CATALOG_PRINCIPALS_MAX    100000
+#define CATALOG_ORCHESTRATORS_MAX 20000
+#define CATALOG_NAME_MAX          200 /* bytes of a name */
 
 struct catalog_principal {
     char id[CATALOG_ID_TEXT];
@@ -28,9 +30,12 @@ struct catalog_member {
 struct catalog {
     struct loop *loop; /* borrowed, like the host */
     struct host *host;
-    struct kg_map *orgs;       /* by id: struct catalog_org, owned */
-    struct kg_map *principals; /* by id: struct catalog_principal, owned */
-    struct kg_map *members;    /* by "ORG PRINCIPAL": struct catalog_member, owned */
+    struct kg_map *orgs;          /* by id: struct catalog_org, owned */
+    struct kg_map *principals;    /* by id: struct catalog_principal, owned */
+    struct kg_map *members;       /* by "ORG PRINCIPAL": struct catalog_member, owned */
+    struct kg_map *orchestrators; /* by id: struct catalog_orchestrator, owned */
+    struct pool *pool;            /* owned */
+    struct sessions *sessions;
     struct cage_spawner *spawner;
     const struct cage_facts *facts;
     struct loop_worker *worker;     /* owned; NULL: nothing was uploaded yet */
@@ -88,6 +93,11 @@ size_t catalog_members_count(const struct catalog *catalog, const struct catalog
 const struct catalog_member *catalog_member_find(const struct catalog *catalog, struct kg_str org,
                                                  struct kg_str principal);
 
+/* The members of both, the newer ones first; null takes one away. keys NULL: whatever comes. Owned.
+ */
+char *catalog_merge(const char *before, const struct kg_node *more_or_null,
+                    const char *const *keys);
+
 /* -- packages as plugins: install.c ------------------------------------------------------------ */
 
 /* From now on the store of plugins finds packages; until the catalog is freed. */
@@ -96,6 +106,8 @@ void catalog_serve_store(struct catalog *catalog);
 /* -- a new key: rotate.c ----------------------------------------------------------------------- */
 
 /* On the keeper's thread: seals what they have with the key that is now to be used, and counts. */
+int catalog_orchestrators_reseal(const struct catalog *catalog, struct state *state, size_t *count,
+                                 struct kg_err *err);
 int catalog_settings_reseal(const struct catalog *catalog, struct state *state, size_t *count,
                             struct kg_err *err);
 int catalog_llm_reseal(const struct catalog *catalog, struct state *state, size_t *count,

@@ -3,7 +3,7 @@
  * changed there only once its row is written. A deleted one stays as a row, so that its name and
  * domain are nobody else's, and is found by nobody.
  */
-#include "catalog/internal.h"
+#include "catalog/orchestrators.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -151,24 +151,23 @@ struct org_op {
     void (*put)(struct kg_buf *out, const struct catalog_org *org);
 };
 
-/* The members of both, the newer ones first; null takes one away. keys NULL: whatever comes. */
-static char *merge(const char *before, const struct kg_node *more, const char *const *keys)
+char *catalog_merge(const char *before, const struct kg_node *more_or_null, const char *const *keys)
 {
     kg_auto(kg_buf_free) struct kg_buf out = {0};
     struct kg_json_writer json = kg_json_writer(&out);
     kg_auto(kg_doc_cleanup) struct kg_doc *old = kg_json_read(kg_str(before), NULL);
     kg_json_begin(&json, '{');
-    for (uint32_t i = 0; more != NULL && i < more->count; i++) {
-        kg_auto(kg_free) char *key = kg_str_dup(more->members[i].key);
+    for (uint32_t i = 0; more_or_null != NULL && i < more_or_null->count; i++) {
+        kg_auto(kg_free) char *key = kg_str_dup(more_or_null->members[i].key);
         bool wanted = keys == NULL;
         for (const char *const *known = keys; !wanted && *known != NULL; known++)
             wanted = strcmp(*known, key) == 0;
-        if (wanted && more->members[i].value.type != KG_NULL)
-            kg_json_named_node(&json, key, &more->members[i].value);
+        if (wanted && more_or_null->members[i].value.type != KG_NULL)
+            kg_json_named_node(&json, key, &more_or_null->members[i].value);
     }
     for (uint32_t i = 0; old != NULL && i < old->root->count; i++) {
         kg_auto(kg_free) char *key = kg_str_dup(old->root->members[i].key);
-        if (more == NULL || kg_node_get(more, key) == NULL)
+        if (more_or_null == NULL || kg_node_get(more_or_null, key) == NULL)
             kg_json_named_node(&json, key, &old->root->members[i].value);
     }
     kg_json_end(&json, '}');
@@ -216,6 +215,8 @@ static void org_written(struct catalog_op *op)
     }
     *org = change->next;
     change->next = (struct catalog_org){0};
+    if (org->deleted || !org->active)
+        pool_unload_org(catalog->pool, org);
     change->put(&op->json, org);
     audit_emit(host_audit(catalog->host),
                change->is_new ? AUDIT_CATALOG_ORG_CREATED : AUDIT_CATALOG_ORG_CHANGED,
@@ -274,9 +275,9 @@ void catalog_org_create(const struct catalog_request *request)
     catalog_uuid(next->id);
     next->name = kg_str_dup(kg_node_text(request->body, "name"));
     next->domain = domain_of(request->body);
-    next->profile = merge("{}", request->body, profile_keys);
+    next->profile = catalog_merge("{}", request->body, profile_keys);
     next->settings = kg_strdup("{}");
-    next->quota = merge("{}", kg_node_get(request->body, "quota"), NULL);
+    next->quota = catalog_merge("{}", kg_node_get(request->body, "quota"), NULL);
     catalog_op_write(&change->op);
 }
 
@@ -289,7 +290,7 @@ void catalog_org_change(const struct catalog_request *request, bool by_system)
         return;
     struct org_op *change = org_op_new(request, org);
     struct catalog_org *next = &change->next;
-    replace(&next->profile, merge(org->profile, body, profile_keys));
+    replace(&next->profile, catalog_merge(org->profile, body, profile_keys));
     if (by_system) {
         if (kg_node_text(body, "name").data != NULL)
             replace(&next->name, kg_str_dup(kg_node_text(body, "name")));
@@ -299,7 +300,7 @@ void catalog_org_change(const struct catalog_request *request, bool by_system)
             next->active = kg_str_is(kg_node_text(body, "status"), "active");
         if (kg_node_get(body, "is_deleted") != NULL)
             next->deleted = kg_node_is_true(body, "is_deleted");
-        replace(&next->quota, merge(org->quota, kg_node_get(body, "quota"), NULL));
+        replace(&next->quota, catalog_merge(org->quota, kg_node_get(body, "quota"), NULL));
     }
     catalog_op_write(&change->op);
 }
@@ -332,7 +333,7 @@ void catalog_org_settings_change(const struct catalog_request *request)
         return;
     struct org_op *change = org_op_new(request, org);
     change->put = put_settings;
-    replace(&change->next.settings, merge(org->settings, request->body, NULL));
+    replace(&change->next.settings, catalog_merge(org->settings, request->body, NULL));
     catalog_op_write(&change->op);
 }
 
@@ -348,6 +349,8 @@ void catalog_org_quota_show(const struct catalog_request *request)
     kg_json_named_raw(&json, "quota", kg_str(org->quota));
     kg_json_named_begin(&json, "used", '{');
     kg_json_named_int(&json, "members", (int64_t)catalog_members_count(request->catalog, org));
+    kg_json_named_int(&json, "orchestrators",
+                      (int64_t)catalog_orchestrators_count(request->catalog, org));
     kg_json_end(&json, '}');
     kg_json_end(&json, '}');
     catalog_reply(request, &out);

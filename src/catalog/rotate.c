@@ -15,6 +15,7 @@ struct rotate_op {
 static int (*const resealers[])(const struct catalog *catalog, struct state *state, size_t *count,
                                 struct kg_err *err) = {
     catalog_settings_reseal,
+    catalog_orchestrators_reseal,
     catalog_llm_reseal,
 };
 

@@ -8,7 +8,7 @@
  *
  * Each arrow may be the last one: upload_fail says why, and upload_clean leaves nothing behind.
  */
-#include "catalog/packages.h"
+#include "catalog/orchestrators.h"
 #include "catalog/version.h"
 #include "package/package.h"
 #include "store/tree.h"
@@ -592,6 +592,7 @@ void catalog_upload_end(struct catalog_upload *upload, const struct kg_err *err_
 void catalog_stop(struct catalog *catalog)
 {
     catalog->stopping = true;
+    pool_stop(catalog->pool);
     for (struct catalog_upload *upload = catalog->uploads, *next; upload != NULL; upload = next) {
         next = upload->next;
         bool waits = upload->fetch != NULL || upload->discovery != NULL;

@@ -372,6 +372,18 @@ int cli_org_models(struct cli *cli);
 int cli_org_add_model(struct cli *cli);
 int cli_org_change_model(struct cli *cli);
 int cli_org_remove_model(struct cli *cli);
+/* "/api/orgs/ORG" of the option --org; false: it is missing, which was said. */
+bool cli_put_org(const struct cli *cli, struct kg_buf *target);
+int cli_orchestrator_create(struct cli *cli);
+int cli_orchestrator_list(struct cli *cli);
+int cli_orchestrator_show(struct cli *cli);
+int cli_orchestrator_config(struct cli *cli);
+int cli_orchestrator_settings(struct cli *cli);
+int cli_orchestrator_load(struct cli *cli);
+int cli_orchestrator_reload(struct cli *cli);
+int cli_orchestrator_unload(struct cli *cli);
+int cli_orchestrator_delete(struct cli *cli);
+int cli_orchestrator_chat(struct cli *cli);
 int cli_catalog_upload(struct cli *cli);
 int cli_catalog_list(struct cli *cli);
 int cli_catalog_versions(struct cli *cli);

@@ -82,6 +82,7 @@ const struct cli_command cli_commands[] = {
 #include "cli/commands/secret.def"
 #include "cli/commands/org.def"
 #include "cli/commands/catalog.def"
+#include "cli/commands/orchestrator.def"
 #include "cli/commands/schema.def"
     /* clang-format on */
 };

@@ -611,7 +611,8 @@ static int open_for_business(struct daemon *daemon, struct kg_err *err)
     const struct catalog_parts catalog = {.loop = daemon->loop,
                                           .host = daemon->host,
                                           .spawner = daemon->spawner,
-                                          .facts = daemon->facts};
+                                          .facts = daemon->facts,
+                                          .sessions = daemon->sessions};
     daemon->catalog = catalog_new(&catalog, err);
     if (daemon->catalog == NULL)
         return -EINVAL;
@@ -691,6 +692,7 @@ static int run(struct daemon *daemon)
     if (daemon->parent_fd >= 0)
         loop_timer_start(daemon->loop, &daemon->log_timer, LOG_CHECK_MS, on_log_check);
     host_start(daemon->host);
+    catalog_start(daemon->catalog);
     const char *tcp = http_server_address(daemon->server);
     kg_log(KG_INFO, "kaged %s is listening on %s%s%s", KAGED_VERSION, daemon->paths->socket,
            tcp ? " and " : "", tcp ? tcp : "");

@@ -223,6 +223,62 @@ static struct host_plugin *package_plugin(struct host *host, const struct host_p
     return plugin;
 }
 
+/* As learn_package_tools of package/manifest.c has them. */
+static char *package_tools_text(const struct manifest *manifest)
+{
+    struct kg_buf text = {0};
+    struct kg_json_writer json = kg_json_writer(&text);
+    kg_json_begin(&json, '[');
+    for (size_t i = 0; i < manifest->tool_count; i++) {
+        kg_json_begin(&json, '{');
+        kg_json_named_text(&json, "name", manifest->tools[i].name);
+        kg_json_named_text(&json, "description", manifest->tools[i].description);
+        if (manifest->tools[i].parameters_node != NULL)
+            kg_json_named_node(&json, "inputSchema", manifest->tools[i].parameters_node);
+        kg_json_end(&json, '}');
+    }
+    kg_json_end(&json, ']');
+    return kg_buf_terminate(&text);
+}
+
+char *host_package_text(const struct host_package_use *use, char **ret_tools)
+{
+    static const char *const left_out[] = {"config_schema", "system_config_schema", "knobs", NULL};
+    struct kg_buf text = {0};
+    struct kg_json_writer json = kg_json_writer(&text);
+    *ret_tools = NULL;
+    if (use->seat == NULL)
+        return NULL;
+    const struct manifest *manifest = use->seat->plugin->package->manifest;
+    const struct kg_node *root = manifest->doc->root;
+    kg_json_begin(&json, '{');
+    for (uint32_t i = 0; i < root->count; i++) {
+        kg_auto(kg_free) char *key = kg_str_dup(root->members[i].key);
+        if (!kg_list_has((char *const *)left_out, root->members[i].key))
+            kg_json_named_node(&json, key, &root->members[i].value);
+    }
+    kg_json_end(&json, '}');
+    if (manifest->tier == MANIFEST_PACKAGE)
+        *ret_tools = package_tools_text(manifest);
+    return kg_buf_terminate(&text);
+}
+
+const char *host_package_name(const struct host_package_use *use)
+{
+    return use->seat != NULL ? use->seat->plugin->name : NULL;
+}
+
+bool host_plugin_is_package(const struct host_plugin *plugin)
+{
+    return plugin->package != NULL;
+}
+
+void host_package_put_method(const struct host_process *process, const char *tool,
+                             struct kg_buf *out)
+{
+    kg_buf_printf(out, "%s.%s", host_package_own_name(process->plugin), tool);
+}
+
 /* -- uses -------------------------------------------------------------------------------------- */
 
 static struct host_seat *seat_find(const struct host_package *package, const char *hash)
@@ -380,7 +436,7 @@ struct host_call *host_package_call(struct host *host, const struct host_package
         return NULL;
     }
     if (tool != NULL)
-        kg_buf_printf(&method, "%s.%s", host_package_own_name(process->plugin), tool->name);
+        host_package_put_method(process, tool->name, &method);
     const struct host_passage passage = {
         .process = process,
         .method = tool ? kg_buf_view(&method) : call->method,

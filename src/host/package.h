@@ -40,6 +40,15 @@ enum host_package_state {
 };
 enum host_package_state host_package_state(const struct host_package_use *use,
                                            struct kg_err *err_or_null);
+/* Its manifest as a text, without the settings, and its tools as servers list them, if the text
+ * does not have them (else NULL); owned. For who resolves a project on another thread. */
+char *host_package_text(const struct host_package_use *use, char **ret_tools);
+/* The host's name for it; NULL: see below. */
+const char *host_package_name(const struct host_package_use *use);
+/* Whether a plugin is a package of the catalog, and what its process calls one of its tools. */
+bool host_plugin_is_package(const struct host_plugin *plugin);
+void host_package_put_method(const struct host_process *process, const char *tool,
+                             struct kg_buf *out);
 /* NULL: the host is ending, and it is gone. */
 struct host_process *host_package_process(const struct host_package_use *use);
 

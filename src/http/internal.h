@@ -439,6 +439,18 @@ http_handler_fn http_handle_mcp_profile_remove;
 http_handler_fn http_handle_mcp_mark;
 /* What a request asks of the catalog, and who is told. */
 struct catalog_request http_catalog_request(struct http_request *request);
+http_handler_fn http_handle_orchestrators;
+http_handler_fn http_handle_orchestrator_create;
+http_handler_fn http_handle_orchestrator;
+http_handler_fn http_handle_orchestrator_change;
+http_handler_fn http_handle_orchestrator_delete;
+http_handler_fn http_handle_orchestrator_settings;
+http_handler_fn http_handle_orchestrator_activate;
+http_handler_fn http_handle_orchestrator_load;
+http_handler_fn http_handle_orchestrator_unload;
+http_handler_fn http_handle_chat;
+http_handler_fn http_handle_conversations;
+http_handler_fn http_handle_conversation;
 http_handler_fn http_handle_package_upload;
 http_handler_fn http_handle_packages;
 http_handler_fn http_handle_package_versions;

@@ -149,6 +149,24 @@ static const struct http_parameter mcp_listen_headers[] = {
     {NULL, NULL, NULL},
 };
 
+static const struct http_parameter chat_headers[] = {
+    {"x-org-id", "string", "the org, by its id or name; it has to be there"},
+    {"x-instance-id", "string", "the orchestrator, by its id or name; it has to be there"},
+    {NULL, NULL, NULL},
+};
+
+static const struct http_parameter conversations_query[] = {
+    {"before", "string", "only conversations that are older than the one with this id"},
+    {"limit", "count", "how many at most"},
+    {NULL, NULL, NULL},
+};
+
+static const struct http_parameter conversation_query[] = {
+    {"after", "count", "only what has a larger seq"},
+    {"limit", "count", "how many at most, with what is not shown"},
+    {NULL, NULL, NULL},
+};
+
 static const struct http_parameter packages_query[] = {
     {"tag", "string", "only those with this tag"},
     {NULL, NULL, NULL},
@@ -181,6 +199,7 @@ static const struct http_parameter package_grant_query[] = {
 #define INSTALL_BODY ((size_t)32768)
 #define PACKAGE_BODY ((size_t)1 << 30) /* catalog.upload_max_bytes says it better */
 #define ORG_BODY     ((size_t)32768)
+#define CHAT_BODY    ((size_t)512 * 1024)
 
 /* In order: method, pattern, permission, body, query, handler, summary. */
 const struct http_route http_routes[] = {
@@ -613,6 +632,60 @@ const struct http_route http_routes[] = {
     {"POST", "/api/admin/catalog/rotate", "cadence:system:admin", 0, NULL,
      http_handle_catalog_rotate, "Seal all that the catalog seals with a new key",
      .operation = "admin_catalog_rotate", .answer = "CatalogRotated"},
+    {"GET", "/api/orgs/{org_id}/orchestrators", "cadence:org:orchestrators:read", 0, NULL,
+     http_handle_orchestrators, "The orchestrators of an org", .operation = "orchestrator_list",
+     .answer = "OrchestratorList"},
+    {"POST", "/api/orgs/{org_id}/orchestrators", "cadence:org:orchestrators:write", ORG_BODY, NULL,
+     http_handle_orchestrator_create, "Make an orchestrator of packages",
+     .operation = "orchestrator_create", .answer = "Orchestrator", .status = 201,
+     .body = "OrchestratorWanted"},
+    {"GET", "/api/orgs/{org_id}/orchestrators/{instance_id}", "cadence:org:orchestrators:read", 0,
+     NULL, http_handle_orchestrator, "One orchestrator, by its id or name",
+     .operation = "orchestrator_show", .answer = "Orchestrator"},
+    {"PATCH", "/api/orgs/{org_id}/orchestrators/{instance_id}", "cadence:org:orchestrators:write",
+     ORG_BODY, NULL, http_handle_orchestrator_change,
+     "Change an orchestrator; what runs of it changes when it is loaded",
+     .operation = "orchestrator_change", .answer = "Orchestrator", .body = "OrchestratorChange"},
+    {"DELETE", "/api/orgs/{org_id}/orchestrators/{instance_id}", "cadence:org:orchestrators:write",
+     0, NULL, http_handle_orchestrator_delete, "End an orchestrator, and delete it",
+     .operation = "orchestrator_delete", .answer = "Orchestrator"},
+    {"PATCH", "/api/orgs/{org_id}/orchestrators/{instance_id}/config",
+     "cadence:org:orchestrators:write", ORG_BODY, NULL, http_handle_orchestrator_change,
+     "Change the configuration of an orchestrator, key by key", .operation = "orchestrator_config",
+     .answer = "Orchestrator", .body = "OrchestratorConfigWanted"},
+    {"POST", "/api/orgs/{org_id}/orchestrators/{instance_id}/load",
+     "cadence:org:orchestrators:lifecycle", 0, NULL, http_handle_orchestrator_load,
+     "Load an orchestrator as it was saved, in place of what runs of it",
+     .operation = "orchestrator_load", .answer = "OrchestratorLifecycle", .status = 202},
+    {"POST", "/api/orgs/{org_id}/orchestrators/{instance_id}/reload",
+     "cadence:org:orchestrators:lifecycle", 0, NULL, http_handle_orchestrator_load,
+     "The same as load", .operation = "orchestrator_reload", .answer = "OrchestratorLifecycle",
+     .status = 202},
+    {"POST", "/api/orgs/{org_id}/orchestrators/{instance_id}/unload",
+     "cadence:org:orchestrators:lifecycle", 0, NULL, http_handle_orchestrator_unload,
+     "End what runs of an orchestrator", .operation = "orchestrator_unload",
+     .answer = "OrchestratorLifecycle", .status = 202},
+    {"PATCH", "/api/orgs/{org_id}/orchestrators/{instance_id}/plugin-settings",
+     "cadence:org:orchestrators:write", ORG_BODY, NULL, http_handle_orchestrator_settings,
+     "Set settings of the packages of an orchestrator, over those of the org",
+     .operation = "orchestrator_settings", .answer = "Orchestrator",
+     .body = "OrchestratorSettingsWanted"},
+    {"POST", "/api/orgs/{org_id}/orchestrators/{instance_id}/plugin-settings/activate",
+     "cadence:org:orchestrators:write", ORG_BODY, NULL, http_handle_orchestrator_activate,
+     "Hold a package of an orchestrator to a version; its settings go along by their keys",
+     .operation = "orchestrator_activate", .answer = "Orchestrator",
+     .body = "OrchestratorActivation"},
+    {"POST", "/api/chat/completion", "cadence:chat:use", CHAT_BODY, NULL, http_handle_chat,
+     "A message to an orchestrator: its answer, or events (agent, message, tool, metadata, error) "
+     "while it is made",
+     .operation = "chat_completion", .answer = "ChatAnswer", .body = "ChatWanted",
+     .headers = chat_headers},
+    {"GET", "/api/chat/conversations", "cadence:chat:history:read", 0, conversations_query,
+     http_handle_conversations, "The caller's conversations with an orchestrator, the newest first",
+     .operation = "chat_conversations", .answer = "ConversationList", .headers = chat_headers},
+    {"GET", "/api/chat/conversations/{conversation_id}/messages", "cadence:chat:history:read", 0,
+     conversation_query, http_handle_conversation, "What was said in one of them",
+     .operation = "chat_messages", .answer = "ConversationMessages", .headers = chat_headers},
     {"GET", "/api/admin/orgs", "cadence:system:admin", 0, NULL, http_handle_orgs_all,
      "All orgs, those that were deleted, too", .operation = "admin_org_list", .answer = "OrgList"},
     {"POST", "/api/admin/orgs", "cadence:system:orgs:create", ORG_BODY, NULL,

@@ -43,8 +43,7 @@ static struct live_agent describe(const struct sessions *sessions, struct projec
 {
     const struct project_compaction *compaction = &resolved->compaction;
     const struct local_model *model =
-        resolved->model ? local_model_find(host_local(sessions->host), kg_str(resolved->model))
-                        : NULL;
+        resolved->model ? models_known(sessions->models, resolved->model) : NULL;
     return (struct live_agent){
         .project = project,
         .resolved = resolved,

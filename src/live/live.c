@@ -311,6 +311,11 @@ static void end_waits(struct sessions *sessions)
         kg_waits_tell(&sessions->stop, &err);
 }
 
+void sessions_bring_model(struct sessions *sessions, const char *alias, struct local *own_or_null)
+{
+    models_bring(sessions->models, alias, own_or_null);
+}
+
 void sessions_stop(struct sessions *sessions)
 {
     if (sessions == NULL || sessions->stopping)

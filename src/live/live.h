@@ -24,6 +24,9 @@ void sessions_when_stopped(struct sessions *sessions, void (*on_stopped)(void *d
 /* Stops, and finishes what was written. Before the host is freed. Takes NULL. */
 void sessions_free(struct sessions *sessions);
 
+/* A model that is not in local.toml, for who may know the alias; see models_bring. */
+void sessions_bring_model(struct sessions *sessions, const char *alias, struct local *own_or_null);
+
 /*
  * Exactly once, never before the operation returns. The JSON dies with the callback. Who asked may
  * have left by then: what was begun is finished.
@@ -60,6 +63,7 @@ void sessions_create(struct sessions *sessions, const struct sessions_request *r
 
 struct sessions_list_query {
     struct kg_str project_id, state, before; /* data NULL: any */
+    struct kg_str operator_id;               /* of a project's: only his; data NULL: anybody's */
     size_t limit;                            /* 0: as many as a page holds */
 };
 /* {"sessions":[Session],"more"} */

@@ -8,7 +8,7 @@
 
 struct listing {
     struct live_op op;
-    char *project_id, *state, *before; /* owned; NULL: any */
+    char *project_id, *operator_id, *state, *before; /* owned; NULL: any */
     size_t limit;
     struct session_list list;
     struct session_agents *agents; /* owned: of each of them */
@@ -22,6 +22,7 @@ static void clear_listing(struct live_op *op)
     free(listing->agents);
     session_list_clear(&listing->list);
     free(listing->project_id);
+    free(listing->operator_id);
     free(listing->state);
     free(listing->before);
 }
@@ -45,6 +46,7 @@ static int run_listing(struct session_job *job, struct state *state, struct kg_e
     if (result < 0)
         return result;
     const struct session_list_query query = {.project_id = listing->project_id,
+                                             .operator_id = listing->operator_id,
                                              .state = listing->state ? &only : NULL,
                                              .before = listing->before,
                                              .limit = listing->limit};
@@ -82,6 +84,7 @@ void sessions_list(struct sessions *sessions, const struct sessions_request *req
 {
     struct listing *listing = live_op_new(sizeof(*listing), sessions, request, clear_listing);
     listing->project_id = text_of(query->project_id);
+    listing->operator_id = text_of(query->operator_id);
     listing->state = text_of(query->state);
     listing->before = text_of(query->before);
     listing->limit = query->limit;

@@ -105,6 +105,7 @@ void manifest_free(struct manifest *manifest)
     free_methods(manifest);
     free_tools(manifest);
     free(manifest->knobs);
+    free(manifest->shown);
     kg_list_free(manifest->command);
     kg_list_free(manifest->headers);
     kg_list_free(manifest->env);

@@ -89,7 +89,8 @@ struct manifest {
     struct kg_doc *tools_doc; /* of learned tools; owned; NULL: none */
     const char *name;
     const char *package; /* the name, if it was not given */
-    bool is_mcp;         /* it speaks MCP, and its tools are those that were approved */
+    char *shown; /* owned; what its tools are called by instead of its name; NULL: by that */
+    bool is_mcp; /* it speaks MCP, and its tools are those that were approved */
     enum manifest_tier tier;
     const char *version;
     int64_t kaged_api;

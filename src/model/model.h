@@ -113,6 +113,11 @@ void models_when_closed(struct models *models, void (*on_closed)(void *data), vo
 /* After that, or if no model was ever asked. Takes NULL. */
 void models_free(struct models *models);
 
+/* One that somebody else has, by a name that nobody can guess; NULL: not any more. Its local is
+ * theirs from then on. */
+void models_bring(struct models *models, const char *alias, struct local *own_or_null);
+/* Those, and those of local.toml; NULL: there is none. Until the next turn of the loop. */
+const struct local_model *models_known(const struct models *models, const char *alias);
 /*
  * As local.toml has it now; until the next turn of the loop. `who` names it in messages: "agent
  * primary". KG_E_INVALID_CONFIG, with a hint, if there is no such model, or alias is NULL.

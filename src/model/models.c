@@ -18,7 +18,8 @@ struct models {
     struct host *host;
     struct helper_pool_place place;
     struct helper_pool *pool;
-    bool closed; /* all processes are gone */
+    struct kg_map *brought; /* owned, as its values: struct local, by alias */
+    bool closed;            /* all processes are gone */
     void (*on_closed)(void *data);
     void *closed_data;
 };
@@ -48,6 +49,7 @@ struct models *models_new(struct host *host)
 {
     struct models *models = kg_alloc(sizeof(*models));
     models->host = host;
+    models->brought = kg_map_new();
     models->place = (struct helper_pool_place){
         .where = {host_loop(host), host_spawner(host), host_gate(host)},
         .facts = host_facts(host),
@@ -85,11 +87,29 @@ void models_free(struct models *models)
 {
     if (models == NULL)
         return;
+    void *own;
+    for (size_t at = 0; kg_map_next(models->brought, &at, &(struct kg_str){0}, &own);)
+        local_free(own);
+    kg_map_free(models->brought);
     helper_pool_free(models->pool);
     free(models);
 }
 
 /* -- finding one ------------------------------------------------------------------------------- */
+
+void models_bring(struct models *models, const char *alias, struct local *own_or_null)
+{
+    local_free(kg_map_remove(models->brought, kg_str(alias)));
+    if (own_or_null != NULL)
+        kg_map_set(models->brought, kg_str(alias), own_or_null);
+}
+
+const struct local_model *models_known(const struct models *models, const char *alias)
+{
+    const struct local *own = kg_map_get(models->brought, kg_str(alias));
+    return own != NULL ? &own->models[0]
+                       : local_model_find(host_local(models->host), kg_str(alias));
+}
 
 int models_find(const struct models *models, const char *alias, const char *who,
                 const struct local_model **ret_model, struct kg_err *err)
@@ -100,7 +120,7 @@ int models_find(const struct models *models, const char *alias, const char *who,
             err, "add \"model: ALIAS\" to it in .kaged/project.yaml, and [models.ALIAS] to %s",
             host_paths(models->host)->local_file);
     }
-    const struct local_model *model = local_model_find(host_local(models->host), kg_str(alias));
+    const struct local_model *model = models_known(models, alias);
     if (model == NULL) {
         kg_fail(err, KG_E_INVALID_CONFIG, "%s: there is no model %.64s", who, alias);
         return kg_hint(err, "add [models.%.64s] with its provider to %s, then: kaged reload", alias,

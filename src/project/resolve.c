@@ -47,7 +47,8 @@ static struct project_tool take_tool(struct kg_arena *arena, const struct manife
                                      const struct manifest_tool *tool)
 {
     kg_auto(kg_buf_free) struct kg_buf parameters = {0};
-    kg_auto(kg_free) char *name = kg_format("%s.%s", manifest->name, tool->name);
+    kg_auto(kg_free) char *name =
+        kg_format("%s.%s", manifest->shown ? manifest->shown : manifest->name, tool->name);
     if (tool->parameters_node != NULL)
         kg_json_put_node(&parameters, tool->parameters_node);
     return (struct project_tool){

@@ -59,6 +59,8 @@ struct kg_str project_config_for(struct projects_entry *project, const struct pr
                                  struct host_process *process)
 {
     const struct manifest *manifest = project_manifest(project, use->plugin->name);
+    if (project_package_find(project->packages, use->plugin->name) != NULL)
+        return KG_STR_NULL; /* its settings are its process's */
     if (manifest != NULL && !plugin_config_is_known(project->host, manifest))
         return KG_STR_NULL; /* what it was told stays */
     struct kg_str told = instance_config(host_process_status(process).instance);
@@ -158,7 +160,7 @@ static bool find_listener(const struct projects_entry *project, const struct pro
                           struct host_status *ret_process)
 {
     struct host_process *process = project_server_process(project, server);
-    if (process == NULL)
+    if (process == NULL || project_package_find(project->packages, server->plugin) != NULL)
         return false;
     *ret_process = host_process_status(process);
     const struct dialect_talk *talk = instance_talk(ret_process->instance);

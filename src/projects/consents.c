@@ -50,6 +50,8 @@ bool project_may_use(const struct projects_entry *project, const struct project_
     const char *package = use->plugin ? use->plugin->package : use->package;
     const struct local_plugin *local = local_plugin_find(host_local(host), kg_str(package));
     struct host_named named = {.plugin = host_plugin_find(host, kg_str(name))};
+    if (project_package_find(project->packages, name) != NULL)
+        return true; /* who keeps the project has seen to that */
     bool active = (local != NULL && local->local && !is_off(project, name) &&
                    !waits_for_yes(project, name)) ||
                   (named.plugin != NULL && host_status(named).is_dev);

@@ -49,8 +49,9 @@ struct projects_entry {
     const struct project_source *source; /* for as long as it is loaded */
     char *id, *root, *file;              /* owned; file is below the root; "": it has none */
     char *path;                          /* owned; of the file, or the root */
-    char *text;        /* owned; that it was made of; NULL: of its file or folder */
-    char *operator_id; /* owned; who loaded it; NULL: unknown */
+    char *text; /* owned; that it was made of; NULL: of its file or folder */
+    struct projects_packages *packages; /* kept; NULL: it has none */
+    char *operator_id;                  /* owned; who loaded it; NULL: unknown */
     bool watched;
     bool was_read;      /* since the daemon started */
     bool entered;       /* a session was in it: its plugins run */
@@ -114,6 +115,7 @@ struct project_load {
     char *id;   /* owned; of the one that is read again; NULL: whichever it is, until it is taken */
     char *path; /* owned */
     char *text; /* owned; what it is made of, if that is in no file; or NULL */
+    struct projects_packages *packages;  /* kept, for that; or NULL */
     const struct project_source *source; /* NULL: whichever it is, until it is read */
     bool watch;
     char *operator_id; /* owned; NULL: nobody asked */
@@ -127,6 +129,7 @@ struct project_load {
     char **enabled;                /* owned; packages that are for all projects, and enabled */
     char **texts; /* owned, of each; its manifest, if it is not run from the store, or NULL */
     char **tools; /* beside them: what an MCP server may offer; NULL: its manifest says */
+    char **shown; /* beside them: what a package's tools are called by; NULL: it is none */
     struct project_location location;
     struct project_folder folder;
     struct project_resolved *resolved; /* owned until it is taken */
@@ -138,7 +141,7 @@ struct project_load {
     struct kg_err err;                 /* KG_OK: it was read */
 };
 struct project_load *project_load_new(struct host *host, enum project_load_kind kind,
-                                      const char *path);
+                                      const char *path, struct projects_packages *packages_or_null);
 void project_load_free(struct project_load *load);
 void project_load_run(struct loop_job *job); /* on the worker */
 
@@ -217,6 +220,16 @@ void projects_put(const struct projects *projects, const char *plugin, const str
                   struct kg_json_writer *json);
 size_t projects_sessions(const struct projects *projects, const char *plugin);
 void projects_moved(struct projects *projects, struct host_process *process);
+
+/* -- packages, see packages.c ------------------------------------------------------------------ */
+
+size_t project_packages_count(const struct projects_packages *packages_or_null);
+/* NULL: it is none of them. */
+struct host_package_use *project_package_find(const struct projects_packages *packages_or_null,
+                                              const char *plugin);
+/* What a load has to know of them; behind the plugins, from that index on. */
+void project_packages_list(const struct projects_packages *packages_or_null,
+                           struct project_load *load, size_t at);
 
 /* -- configurations, see config.c -------------------------------------------------------------- */
 

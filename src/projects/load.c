@@ -28,10 +28,12 @@ static void list_plugins(const struct host *host, struct project_load *load)
 {
     size_t names_count, count = 0;
     kg_auto(kg_free) struct host_named *names = host_names(host, &names_count);
-    load->plugins = kg_list_new(names_count);
-    load->dirs = kg_list_new(names_count);
-    load->texts = kg_alloc_array(names_count + 1, sizeof(char *));
-    load->tools = kg_alloc_array(names_count + 1, sizeof(char *));
+    size_t most = names_count + project_packages_count(load->packages);
+    load->plugins = kg_list_new(most);
+    load->dirs = kg_list_new(most);
+    load->texts = kg_alloc_array(most + 1, sizeof(char *));
+    load->tools = kg_alloc_array(most + 1, sizeof(char *));
+    load->shown = kg_alloc_array(most + 1, sizeof(char *));
     for (size_t i = 0; i < names_count; i++) {
         const struct host_status status = host_status(names[i]);
         if (status.whom->kind != HOST_NOBODY)
@@ -41,10 +43,11 @@ static void list_plugins(const struct host *host, struct project_load *load)
         load->tools[count] = host_tools_offered(names[i]);
         load->texts[count++] = status.is_dev ? kg_str_dup(status.dev_text) : NULL;
     }
+    project_packages_list(load->packages, load, count);
 }
 
 struct project_load *project_load_new(struct host *host, enum project_load_kind kind,
-                                      const char *path)
+                                      const char *path, struct projects_packages *packages_or_null)
 {
     struct project_load *load = kg_alloc(sizeof(*load));
     load->host = host;
@@ -55,6 +58,7 @@ struct project_load *project_load_new(struct host *host, enum project_load_kind 
     load->local_file = kg_strdup(host_paths(host)->local_file);
     load->secrets = secret_values_keep(host_secrets(host));
     load->enabled = list_enabled(host);
+    load->packages = projects_packages_keep(packages_or_null);
     list_plugins(host, load);
     return load;
 }
@@ -70,9 +74,12 @@ void project_load_free(struct project_load *load)
     for (size_t i = 0; load->plugins[i] != NULL; i++) {
         free(load->texts[i]);
         free(load->tools[i]);
+        free(load->shown[i]);
     }
     free(load->texts);
     free(load->tools);
+    free(load->shown);
+    projects_packages_drop(load->packages);
     kg_list_free(load->plugins);
     kg_list_free(load->dirs);
     kg_list_free(load->enabled);
@@ -130,7 +137,8 @@ static void add_manifest(const struct project_load *load, const char *package,
         manifest_free(manifest);
         return;
     }
-    if (host_lists_tools(manifest) && load->tools[at] != NULL)
+    manifest->shown = kg_strdup(load->shown[at]);
+    if ((host_lists_tools(manifest) || manifest->shown != NULL) && load->tools[at] != NULL)
         manifest_learn_tools(manifest, kg_str(load->tools[at]), &problems);
     manifests->items =
         kg_realloc(manifests->items, (manifests->count + 1) * sizeof(*manifests->items));

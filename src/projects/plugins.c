@@ -3,6 +3,7 @@
  * plugin@project, or one for each of its sessions, plugin@session; all others are shared. A process
  * may run while the operator or a project that is in use wants it.
  */
+#include "host/package.h"
 #include "projects/internal.h"
 
 #include <stdlib.h>
@@ -63,7 +64,11 @@ struct host_process *project_server_process(const struct projects_entry *project
                                             const struct project_server *server)
 {
     const struct host_plugin *plugin = host_plugin_find(project->host, kg_str(server->plugin));
+    const struct host_package_use *package =
+        project_package_find(project->packages, server->plugin);
     const struct host_whom whom = whom_of(project, server, NULL);
+    if (package != NULL)
+        return host_package_process(package);
     return plugin && server->serves != MANIFEST_SESSION ? host_process_find(plugin, &whom) : NULL;
 }
 
@@ -215,8 +220,8 @@ static void follow(struct host_process *process, bool is_awake)
 static void see_to(const struct projects_entry *project, const struct project_server *server)
 {
     struct host_plugin *plugin = host_plugin_find(project->host, kg_str(server->plugin));
-    if (plugin == NULL)
-        return;
+    if (plugin == NULL || host_plugin_is_package(plugin))
+        return; /* that runs as long as it is used */
     host_plugin_refresh(plugin);
     struct host_process *const processes[] = {
         host_process_find(plugin, &host_nobody),

@@ -54,6 +54,7 @@ static void project_destroy(struct projects_entry *project)
     free(project->file);
     free(project->path);
     free(project->text);
+    projects_packages_drop(project->packages);
     free(project->operator_id);
     free(project->reason);
     free(project);
@@ -222,11 +223,16 @@ static int check_identity(const struct host *host, const struct project_load *lo
     return 0;
 }
 
-static int check_room(const struct host *host, struct kg_err *err)
+/* Those that somebody keeps in the state he bounds himself. */
+static int check_room(const struct project_load *load, struct kg_err *err)
 {
-    if (host_projects(host)->count < (size_t)host_config(host)->limits_projects)
+    const struct projects *projects = host_projects(load->host);
+    size_t count = 0;
+    for (size_t i = 0; i < projects->count; i++)
+        count += projects->items[i]->source->has_root;
+    if (!load->source->has_root || count < (size_t)host_config(load->host)->limits_projects)
         return 0;
-    kg_fail(err, KG_E_BUSY, "%zu projects are loaded already", host_projects(host)->count);
+    kg_fail(err, KG_E_BUSY, "%zu projects are loaded already", count);
     return kg_hint(err, "unload one, or raise limits.projects");
 }
 
@@ -242,6 +248,8 @@ static void move_into(struct projects_entry *project, struct project_load *load)
     project->reload_problem = (struct kg_err){.code = KG_OK};
     project_changes_free(kg_steal(&project->held));
     kg_replace(&project->text, load->text);
+    projects_packages_drop(project->packages);
+    project->packages = projects_packages_keep(load->packages);
     project->was_read = true;
 }
 
@@ -249,7 +257,7 @@ static void move_into(struct projects_entry *project, struct project_load *load)
 static int add_new(struct project_load *load, struct kg_err *err)
 {
     struct host *host = load->host;
-    int result = check_room(host, err);
+    int result = check_room(load, err);
     if (result < 0)
         return result;
     struct projects_entry *project =
@@ -583,16 +591,17 @@ static void ask(struct project_load *load, const char *operator_id, projects_fn 
 void projects_load(struct host *host, const char *path, bool watch, const char *operator_id,
                    projects_fn *on_done, void *data)
 {
-    struct project_load *load = project_load_new(host, PROJECT_LOAD_ASKED, path);
+    struct project_load *load = project_load_new(host, PROJECT_LOAD_ASKED, path, NULL);
     load->watch = watch;
     ask(load, operator_id, on_done, data);
 }
 
 void projects_load_text(struct host *host, const char *id, struct kg_str text,
-                        const char *operator_id, projects_fn *on_done, void *data)
+                        struct projects_packages *packages_or_null, const char *operator_id,
+                        projects_fn *on_done, void *data)
 {
     kg_auto(kg_free) char *path = kg_format("state:%s", id);
-    struct project_load *load = project_load_new(host, PROJECT_LOAD_ASKED, path);
+    struct project_load *load = project_load_new(host, PROJECT_LOAD_ASKED, path, packages_or_null);
     load->source = &project_state_source;
     load->text = kg_str_dup(text);
     ask(load, operator_id, on_done, data);
@@ -603,8 +612,8 @@ void projects_reload(struct host *host, struct kg_str id, const char *operator_i
 {
     struct kg_err err = {0};
     const struct projects_entry *project = projects_find(host, id, &err);
-    struct project_load *load =
-        project_load_new(host, PROJECT_LOAD_AGAIN, project ? project->path : "");
+    struct project_load *load = project_load_new(
+        host, PROJECT_LOAD_AGAIN, project ? project->path : "", project ? project->packages : NULL);
     load->source = project ? project->source : NULL;
     load->text = project ? kg_strdup(project->text) : NULL;
     load->err = err;
@@ -621,7 +630,7 @@ void project_refresh(struct projects_entry *project)
         return;
     project->refreshing = true;
     struct project_load *load =
-        project_load_new(project->host, PROJECT_LOAD_REFRESH, project->path);
+        project_load_new(project->host, PROJECT_LOAD_REFRESH, project->path, project->packages);
     load->source = project->source;
     load->text = kg_strdup(project->text);
     load->id = kg_strdup(project->id);

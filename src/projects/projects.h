@@ -19,6 +19,7 @@ enum projects_state { PROJECTS_PENDING, PROJECTS_ACTIVE };
 extern const char *const projects_state_names[]; /* "pending", "active" */
 
 struct projects_entry; /* one of them */
+struct projects_packages;
 
 size_t projects_count(const struct host *host);
 struct projects_entry *projects_at(const struct host *host, size_t index); /* by id, ascending */
@@ -67,15 +68,32 @@ void projects_load(struct host *host, const char *path, bool watch, const char *
  * Of a text as its file would have it, whose name is the id, kept by the caller, who loads it anew
  * at each start: there is no folder of it, so no plugin gets a project:/ there, and nothing to
  * watch. One that is loaded is exchanged in one step; calls that are under way end as they began.
+ * packages_or_null: those of the catalog that it may use, beside plugins; it has them from then on.
  */
 void projects_load_text(struct host *host, const char *id, struct kg_str text,
-                        const char *operator_id, projects_fn *on_done, void *data);
+                        struct projects_packages *packages_or_null, const char *operator_id,
+                        projects_fn *on_done, void *data);
 void projects_reload(struct host *host, struct kg_str id, const char *operator_id,
                      projects_fn *on_done, void *data);
 /* KG_E_CONFLICT while sessions are in it, unless forced. Its plugins are told, and end if nobody
  * else wants them. */
 void projects_unload(struct host *host, struct kg_str id, bool force, const char *operator_id,
                      host_acted_fn *on_done, void *data);
+
+/* -- packages of the catalog, see packages.c --------------------------------------------------- */
+
+/*
+ * Packages that a project of a text may use, and nobody else: its text names them as the host does.
+ * Who has them keeps them; without the last of those their processes end, once their calls are
+ * over.
+ */
+struct host_package_use;
+struct projects_packages *projects_packages_new(void);
+/* The use is theirs from then on. shown: what agents know it by. */
+void projects_packages_add(struct projects_packages *packages, const char *shown,
+                           struct host_package_use *use);
+struct projects_packages *projects_packages_keep(struct projects_packages *packages_or_null);
+void projects_packages_drop(struct projects_packages *packages); /* takes NULL */
 
 /* -- adding a plugin, see add.c ---------------------------------------------------------------- */
 

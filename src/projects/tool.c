@@ -4,6 +4,7 @@
  * says what to do instead. Whoever asks is answered exactly once, whatever the plugin does.
  */
 #include "host/asks.h"
+#include "host/package.h"
 #include "projects/internal.h"
 
 #include <errno.h>
@@ -222,11 +223,14 @@ static int send_to(struct projects_tool_call *call, struct host_process *process
                    const struct project_tool *tool, struct kg_str config, struct kg_err *err)
 {
     const struct manifest_tool *declared = offered(process, tool, err);
+    kg_auto(kg_buf_free) struct kg_buf own = {0}; /* as a package calls it */
     if (declared == NULL)
         return -EINVAL;
+    if (host_process_status(process).whom->kind == HOST_ORG)
+        host_package_put_method(process, declared->name, &own);
     const struct host_passage passage = {
         .process = process,
-        .method = kg_str(tool->name),
+        .method = own.length > 0 ? kg_buf_view(&own) : kg_str(tool->name),
         .params = call->arguments,
         .config = config,
         .asker = call->asker,

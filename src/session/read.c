@@ -197,6 +197,7 @@ int session_list(struct state *state, const struct session_list_query *query,
     size_t limit = page_limit(query->limit, SESSION_PAGE_SESSIONS);
     const struct state_session_query rows = {
         .project_id = query->project_id,
+        .operator_id = query->operator_id,
         .state = query->state ? session_state_names[*query->state] : NULL,
         .first = "ses_",
         .past = query->before ? query->before : "ses_~",

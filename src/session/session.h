@@ -168,6 +168,7 @@ int session_find(struct state *state, struct kg_str id, struct session *ret_sess
 
 struct session_list_query {
     const char *project_id;          /* NULL: of all */
+    const char *operator_id;         /* of a project's: only his; NULL: anybody's */
     const enum session_state *state; /* NULL: in any */
     const char *before;              /* an id: only older ones; NULL: from the newest */
     size_t limit;                    /* 0 or too large: SESSION_PAGE_SESSIONS */

@@ -39,6 +39,19 @@ int state_members(struct state *state, state_member_fn *visit, void *data, struc
     return state_backend(state)->catalog->members(state, visit, data, err);
 }
 
+int state_orchestrator_set(struct state *state, const struct state_orchestrator *orchestrator,
+                           struct kg_err *err)
+{
+    return state_backend(state)->catalog->orchestrator_set(state, orchestrator, err);
+}
+
+int state_orchestrators(struct state *state, const char *org_or_null, const char *id_or_null,
+                        state_orchestrator_fn *visit, void *data, struct kg_err *err)
+{
+    return state_backend(state)->catalog->orchestrators(state, org_or_null, id_or_null, visit, data,
+                                                        err);
+}
+
 int state_package_add(struct state *state, const struct state_package *package, struct kg_err *err)
 {
     return state_backend(state)->catalog->package_add(state, package, err);

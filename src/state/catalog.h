@@ -121,4 +121,23 @@ typedef void state_llm_config_fn(void *data, const struct state_llm_config *conf
 int state_llm_configs(struct state *state, const char *org_or_null, const char *id_or_null,
                       state_llm_config_fn *visit, void *data, struct kg_err *err);
 
+/* A project of an org that is kept here. */
+struct state_orchestrator {
+    const char *id, *org, *name;
+    const char *framework, *mode, *tier;
+    const char *whoami;  /* or NULL */
+    const char *config;  /* a JSON object */
+    const char *plugins; /* a JSON list */
+    bool deleted;
+    const char *created_by; /* or NULL */
+    int64_t created_ms, changed_ms;
+};
+/* One that is there is replaced; two of a name in one org are -EEXIST, unless one was deleted. */
+int state_orchestrator_set(struct state *state, const struct state_orchestrator *orchestrator,
+                           struct kg_err *err);
+typedef void state_orchestrator_fn(void *data, const struct state_orchestrator *orchestrator);
+/* Of one org, or of all; that one, or each; deleted ones, too. */
+int state_orchestrators(struct state *state, const char *org_or_null, const char *id_or_null,
+                        state_orchestrator_fn *visit, void *data, struct kg_err *err);
+
 #endif

@@ -98,6 +98,47 @@ static int sqlite_members(struct state *state, state_member_fn *visit, void *dat
     return sqlite_finish(state, MEMBERS, code, err);
 }
 
+/* -- orchestrators ----------------------------------------------------------------------------- */
+
+static int sqlite_orchestrator_set(struct state *state,
+                                   const struct state_orchestrator *orchestrator,
+                                   struct kg_err *err)
+{
+    return sqlite_run(state, ORCHESTRATOR_SET, err, "tttttttttitii", orchestrator->id,
+                      orchestrator->org, orchestrator->name, orchestrator->framework,
+                      orchestrator->mode, orchestrator->tier, orchestrator->whoami,
+                      orchestrator->config, orchestrator->plugins, (int64_t)orchestrator->deleted,
+                      orchestrator->created_by, orchestrator->created_ms, orchestrator->changed_ms);
+}
+
+static int sqlite_orchestrators(struct state *state, const char *org_or_null,
+                                const char *id_or_null, state_orchestrator_fn *visit, void *data,
+                                struct kg_err *err)
+{
+    sqlite3_stmt *row;
+    int code;
+    int result = sqlite_start(state, ORCHESTRATORS, &row, err, "tt", org_or_null, id_or_null);
+    if (result < 0)
+        return result;
+    while ((code = sqlite3_step(row)) == SQLITE_ROW)
+        visit(data, &(struct state_orchestrator){
+                        .id = text_at(row, 0),
+                        .org = text_at(row, 1),
+                        .name = text_at(row, 2),
+                        .framework = text_at(row, 3),
+                        .mode = text_at(row, 4),
+                        .tier = text_at(row, 5),
+                        .whoami = text_at(row, 6),
+                        .config = text_at(row, 7),
+                        .plugins = text_at(row, 8),
+                        .deleted = sqlite3_column_int(row, 9) != 0,
+                        .created_by = text_at(row, 10),
+                        .created_ms = sqlite3_column_int64(row, 11),
+                        .changed_ms = sqlite3_column_int64(row, 12),
+                    });
+    return sqlite_finish(state, ORCHESTRATORS, code, err);
+}
+
 /* -- packages ---------------------------------------------------------------------------------- */
 
 static int sqlite_package_add(struct state *state, const struct state_package *package,
@@ -256,6 +297,8 @@ const struct state_catalog_backend state_catalog_sqlite = {
     .member_set = sqlite_member_set,
     .member_remove = sqlite_member_remove,
     .members = sqlite_members,
+    .orchestrator_set = sqlite_orchestrator_set,
+    .orchestrators = sqlite_orchestrators,
     .package_add = sqlite_package_add,
     .package_set_enabled = sqlite_package_set_enabled,
     .package_set_latest = sqlite_package_set_latest,

@@ -73,6 +73,10 @@ struct state_catalog_backend {
     int (*member_remove)(struct state *state, const char *org, const char *principal,
                          struct kg_err *err);
     int (*members)(struct state *state, state_member_fn *visit, void *data, struct kg_err *err);
+    int (*orchestrator_set)(struct state *state, const struct state_orchestrator *orchestrator,
+                            struct kg_err *err);
+    int (*orchestrators)(struct state *state, const char *org_or_null, const char *id_or_null,
+                         state_orchestrator_fn *visit, void *data, struct kg_err *err);
     int (*package_add)(struct state *state, const struct state_package *package,
                        struct kg_err *err);
     int (*package_set_enabled)(struct state *state, const char *org, const char *id, bool enabled,

@@ -56,6 +56,7 @@ int state_session_of_branch(struct state *state, const char *branch, state_sessi
 
 struct state_session_query {
     const char *project_id;   /* NULL: of any */
+    const char *operator_id;  /* of a project's: only his; NULL: anybody's */
     const char *state;        /* NULL: in any */
     bool left;                /* those that a conversation left, too */
     const char *first, *past; /* ids from `first` up to, not with, `past` */

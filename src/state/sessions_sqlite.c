@@ -120,9 +120,9 @@ static int sqlite_sessions(struct state *state, const struct state_session_query
 {
     enum statement which = query->project_id ? SESSIONS_OF_PROJECT : SESSIONS;
     sqlite3_stmt *row;
-    int result = sqlite_start(state, which, &row, err, query->project_id ? "tttiit" : "tttii",
+    int result = sqlite_start(state, which, &row, err, query->project_id ? "tttiitt" : "tttii",
                               query->first, query->past, query->state, query->limit,
-                              (int64_t)query->left, query->project_id);
+                              (int64_t)query->left, query->project_id, query->operator_id);
     return result < 0 ? result : visit_sessions(state, which, row, visit, data, err);
 }
 

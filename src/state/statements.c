@@ -155,7 +155,7 @@ static const struct {
     [SESSIONS_OF_PROJECT] = {"read a project's sessions", SESSION_COLUMNS
                              "WHERE project_id = ?6 AND id >= ?1 AND id < ?2 AND "
                              "(?3 IS NULL OR state = ?3) AND (?5 OR left_by IS NULL) "
-                             "ORDER BY id DESC LIMIT ?4"},
+                             "AND (?7 IS NULL OR operator_id = ?7) ORDER BY id DESC LIMIT ?4"},
     [COPY_ENTRIES] = {"copy a session's entries",
                       "INSERT INTO session_entry SELECT ?2, seq, id, agent, kind, role, source, "
                       "parent, rank, CASE WHEN superseded <= ?3 THEN superseded END, pinned, "
@@ -327,6 +327,17 @@ static const struct {
                      "SELECT id, org, name, value, box, created_ms, changed_ms FROM llm_config "
                      "WHERE (?1 IS NULL OR org = ?1) AND (?2 IS NULL OR id = ?2) "
                      "ORDER BY org, name"},
+    [ORCHESTRATOR_SET] =
+        {"write an orchestrator",
+         "INSERT INTO orchestrator (id, org, name, framework, mode, tier, whoami, config, plugins, "
+         "deleted, created_by, created_ms, changed_ms) "
+         "VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13) ON CONFLICT (id) DO "
+         "UPDATE SET name = ?3, tier = ?6, whoami = ?7, config = ?8, plugins = ?9, deleted = ?10, "
+         "changed_ms = ?13"},
+    [ORCHESTRATORS] = {"read the orchestrators",
+                       "SELECT id, org, name, framework, mode, tier, whoami, config, plugins, "
+                       "deleted, created_by, created_ms, changed_ms FROM orchestrator "
+                       "WHERE (?1 IS NULL OR org = ?1) AND (?2 IS NULL OR id = ?2) ORDER BY id"},
     [MEMBERS] = {"read the members", "SELECT org, principal, is_admin, created_ms FROM org_member "
                                      "ORDER BY org, principal"},
 };

@@ -309,6 +309,6 @@ void host_world_load(struct host_world *world, const char *yaml)
 void host_world_load_text(struct host_world *world, const char *id, const char *text)
 {
     struct loading loading = {.world = world};
-    projects_load_text(world->host, id, kg_str(text), "tester", on_loaded, &loading);
+    projects_load_text(world->host, id, kg_str(text), NULL, "tester", on_loaded, &loading);
     enter_loaded(&loading);
 }

@@ -395,7 +395,7 @@ static bool is_a_code(void *data)
 static enum kg_code refusal_of(const char *id, const char *text)
 {
     enum kg_code code = KG_OK;
-    projects_load_text(world->host, id, kg_str(text), "tester", on_refused_load, &code);
+    projects_load_text(world->host, id, kg_str(text), NULL, "tester", on_refused_load, &code);
     host_world_wait(world, is_a_code, &code);
     return code;
 }
