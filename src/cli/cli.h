@@ -276,6 +276,11 @@ bool cli_time(const struct kg_node *object, const char *key, int64_t *ret_wall_m
 
 /* -- daemon.user ------------------------------------------------------------------------------- */
 
+struct cage_checks;
+/* Rows about the database that daemons share, where there is one. */
+void cluster_add_checks(const struct cli *cli, const struct config *config,
+                        struct cage_checks *checks);
+
 struct cage_owner;
 /* Whom the daemon runs as when it is started with this configuration by whoever runs this. */
 int user_find(const struct config *config, struct cage_owner *ret_owner, struct kg_err *err);
@@ -367,6 +372,9 @@ int cli_secret_rm(struct cli *cli);
 int cli_system_plugin_list(struct cli *cli);
 int cli_system_plugin_status(struct cli *cli);
 int cli_secret_rotate(struct cli *cli);
+int cli_cluster_init(struct cli *cli);
+int cli_cluster_leave(struct cli *cli);
+int cli_cluster_status(struct cli *cli);
 int cli_stop(struct cli *cli);
 int cli_status(struct cli *cli);
 int cli_reload(struct cli *cli);
