@@ -22,7 +22,8 @@
 
 /* Nothing that a daemon asks takes as long as these allow. */
 static const char connection_set_up[] =
-    "SET search_path = kaged; SET statement_timeout = 30000; SET lock_timeout = 10000; "
+    "SET client_min_messages = error; SET search_path = kaged; SET statement_timeout = 30000; SET "
+    "lock_timeout = 10000; "
     "SET idle_in_transaction_session_timeout = 60000; SET standard_conforming_strings = on; "
     "SELECT set_config('synchronous_commit', 'on', false) "
     "WHERE current_setting('synchronous_commit') = 'off'";

@@ -115,7 +115,7 @@ class Server:
             return file.read()
 
     def answers(self):
-        return subprocess.run([os.path.join(programs(), "pg_isready"), "-q", "-h", self.base]).returncode == 0
+        return subprocess.run([os.path.join(programs(), "pg_isready"), "-q", "-d", self.url()]).returncode == 0
 
     def stop(self, number=signal.SIGINT):
         """SIGINT ends connections and stops; SIGQUIT is a crash, after which it recovers at the next start."""
