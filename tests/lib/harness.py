@@ -22,10 +22,13 @@ import traceback
 import unittest
 import urllib.parse
 
+import postgres
+
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 BUILD = os.path.abspath(os.environ.get("KAGED_BUILD", os.path.join(ROOT, "build/sanitized")))
 KAGED = os.path.join(BUILD, "src/kaged")
 PLUGINS = os.path.join(ROOT, "tests/plugins")
+ON_POSTGRES = os.environ.get("KAGED_TEST_STATE") == "postgres"  # a state that daemons share, see kaged-cluster(7)
 PATIENCE = 60  # seconds that a condition gets on a busy machine; when all is well, none needs them
 
 # Short enough that tests are quick, long enough for a loaded machine.
@@ -257,6 +260,9 @@ class Daemon:
         self.approved = approved
         self.process = None
         self.seen = {}
+        self.must_init = ON_POSTGRES
+        if ON_POSTGRES:
+            self.config["cluster.database"] = postgres.shared_server().database()
         self.write_config()
 
     # life
@@ -326,6 +332,10 @@ class Daemon:
         """Starts the daemon and waits until it listens and its plugins are up, or down again."""
         if self.approved:
             self.approve()
+        if self.must_init:
+            code, _, said = self.cli("cluster", "init")
+            assert code == 0, said
+            self.must_init = False
         ready, theirs = os.pipe()
         with open(os.path.join(self.base, "log"), "ab") as log:
             self.process = self.popen("start", "--foreground", "--ready-fd", str(theirs),
@@ -571,6 +581,10 @@ class TapResult(unittest.TestResult):
 
 def main():
     """Runs the tests of the calling file; arguments choose among them by substring."""
+    if ON_POSTGRES and postgres.missing() is not None:
+        fails = os.environ.get("CI") == "true"
+        print(f"{'not ok' if fails else 'ok'} 1 - on PostgreSQL{' #' if fails else ' # SKIP'} {postgres.missing()}\n1..1")
+        sys.exit(fails)
     suite = unittest.defaultTestLoader.loadTestsFromModule(sys.modules["__main__"])
     chosen = unittest.TestSuite()
     for group in suite:

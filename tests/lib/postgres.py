@@ -4,6 +4,7 @@ The folder is made once for all tests that run at the same time, by initdb, whic
 server runs as nobody if the tests run as root, which PostgreSQL refuses. As a program it is for tests in C: it
 starts a server, prints the folder of its socket, and stops the server when its stdin ends.
 """
+import atexit
 import contextlib
 import fcntl
 import glob
@@ -15,6 +16,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import unittest
 
 PATIENCE = 120
 USER = "nobody"
@@ -139,6 +141,27 @@ class Server:
                                  "ON_ERROR_STOP=1", "-c", sql, url or self.url()],
                                 check=True, capture_output=True, text=True)
         return [line.split("\t") for line in answer.stdout.splitlines()]
+
+
+def need():
+    """Skips the class or the test where there can be no server, and says why; with CI=true it fails."""
+    why = missing()
+    if why is None:
+        return
+    if os.environ.get("CI") == "true":
+        raise AssertionError(why)
+    raise unittest.SkipTest(why)
+
+
+shared = []
+
+
+def shared_server():
+    """One for all tests of this program, which ends with it."""
+    if not shared:
+        shared.append(Server().__enter__())
+        atexit.register(shared[0].__exit__)
+    return shared[0]
 
 
 def main():
