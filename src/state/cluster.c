@@ -72,6 +72,17 @@ int state_cluster_noted(const char *place, char **ret_name, struct kg_err *err)
     return 0;
 }
 
+int state_cluster_check(const char *place, struct kg_err *err)
+{
+    kg_auto(kg_free) char *noted = NULL;
+    int result = state_cluster_noted(place, &noted, err);
+    if (result < 0 || noted == NULL || state_cluster_target(place) != NULL)
+        return result;
+    kg_fail(err, KG_E_CONFLICT, "the state of this home is in a database");
+    kg_hint(err, "start the daemon, and run the command again");
+    return -EBUSY;
+}
+
 static int note_write(const char *path, const char *name, struct kg_err *err)
 {
     kg_auto(kg_free) char *fresh = kg_format("%s.new", path), *line = kg_format("%s\n", name);

@@ -26,6 +26,9 @@ int state_cluster_check_url(const char *database, struct kg_err *err);
 /* Of the cluster's name, owned; NULL in it: its state is its own. */
 int state_cluster_noted(const char *place, char **ret_name, struct kg_err *err);
 
+/* Fails where what is shared of that home is in a database that this process did not join. */
+int state_cluster_check(const char *place, struct kg_err *err);
+
 /* -- a daemon's part in it --------------------------------------------------------------------- */
 
 struct state_cluster;

@@ -1,4 +1,5 @@
 """Branches: a session moves between them by undo, redo and rewind, and its id stays."""
+# also on PostgreSQL
 import json
 import os
 import sqlite3
