@@ -13,6 +13,7 @@ import select
 import shutil
 import signal
 import socket
+import sqlite3
 import subprocess
 import sys
 import tempfile
@@ -476,6 +477,13 @@ class Daemon:
                               errors="surrogateescape", env=self.environment(), timeout=timeout,
                               capture_output=True)
         return done.returncode, done.stdout, done.stderr
+
+    def rows(self, sql):
+        """What its state gives for a query, wherever that is."""
+        if ON_POSTGRES:
+            return postgres.shared_server().ask("SET search_path = kaged; " + sql, self.config["cluster.database"])
+        with contextlib.closing(sqlite3.connect(os.path.join(self.home, "state/kaged.db"))) as database:
+            return database.execute(sql).fetchall()
 
     # waiting
 
