@@ -92,7 +92,8 @@ class OfAFolder(FlowTest):
                 approve_tools(daemon, "mcp-server")
                 wait_for(lambda: "mcp-server__getSum" in first.tools(), "its tools")
                 second.initialize()
-                self.assertIn("mcp-server__getSum", second.tools())
+                # Each project is read again by itself; its clients hear of it as news.
+                wait_for(lambda: "mcp-server__getSum" in second.tools(), "its tools in the other")
                 for serve in (first, second):
                     self.assertEqual(serve.text("mcp-server__getSum", {"a": 1, "b": 2}), "3")
                 self.assertEqual(sorted(name.partition("@work-")[2][0]

@@ -103,6 +103,9 @@ function ToolRow({ plugin, tool, again }: { plugin: Plugin; tool: Tool; again: (
   );
 }
 
+// What a yes is for.
+const after = (tool: Tool) => tool.now ?? tool;
+
 function approve(plugin: Plugin, tools: Schemas["Tools"], again: () => void): void {
   const waits = tools.tools.filter((one) => one.state === "new" || one.state === "changed" || one.state === "gone");
   askFirst({
@@ -111,8 +114,15 @@ function approve(plugin: Plugin, tools: Schemas["Tools"], again: () => void): vo
     text: (
       <>
         <p>{plural(waits.length, "tool")} that the server lists will be offered to models with these words:</p>
-        <ul class="lines">{waits.map((one) => <li key={one.name}><code><Said text={one.name} /></code> <Badge word={one.state} /> <Said text={one.description} /></li>)}</ul>
-        {waits.filter((one) => one.danger).map((one) => <div key={one.name} class="problem"><Said text={`${one.name}: ${one.danger}`} /></div>)}
+        <ul class="lines">
+          {waits.map((one) => (
+            <li key={one.name}>
+              <code><Said text={one.name} /></code> <Badge word={one.state} /> <Said text={after(one).description} />
+              {Object.keys(after(one).more ?? {}).length > 0 && <Json value={after(one).more} />}
+            </li>
+          ))}
+        </ul>
+        {waits.filter((one) => after(one).danger).map((one) => <div key={one.name} class="problem"><Said text={`${one.name}: ${after(one).danger}`} /></div>)}
       </>
     ),
     act: async () => {
