@@ -251,8 +251,9 @@ static int postgres_put(struct carry *carry, const struct carry_table *table,
                     : table->types[i] == 'i' ? numbers[i]
                                              : cells[i].bytes.data;
     }
-    PGresult *result = postgres->pq->PQexecPrepared(postgres->connection, insert, count, values,
-                                                    lengths, formats, 1);
+    PGresult *result = postgres_answer(
+        postgres, postgres->pq->PQsendQueryPrepared(postgres->connection, insert, count, values,
+                                                    lengths, formats, 1));
     int failed = postgres->pq->PQresultStatus(result) == PGRES_COMMAND_OK
                      ? 0
                      : postgres_fail(postgres, result, table->name, err);
@@ -302,7 +303,8 @@ static int table_to_postgres(struct carry *carry, const struct carry_table *tabl
     const struct postgres_library *pq = carry->postgres->pq;
     struct sum sent = sum_new(), there = sum_new();
     kg_auto(kg_free) char *sql = insert_sql(table, "kaged.", true);
-    PGresult *prepared = pq->PQprepare(carry->postgres->connection, table->name, sql, 0, NULL);
+    PGresult *prepared = postgres_answer(
+        carry->postgres, pq->PQsendPrepare(carry->postgres->connection, table->name, sql, 0, NULL));
     int result = pq->PQresultStatus(prepared) == PGRES_COMMAND_OK
                      ? 0
                      : postgres_fail(carry->postgres, prepared, "write a table", err);

@@ -20,10 +20,17 @@
     ROW(PQerrorMessage)                                                                            \
     ROW(PQserverVersion)                                                                           \
     ROW(PQtransactionStatus)                                                                       \
-    ROW(PQexec)                                                                                    \
-    ROW(PQexecParams)                                                                              \
-    ROW(PQprepare)                                                                                 \
-    ROW(PQexecPrepared)                                                                            \
+    ROW(PQsocket)                                                                                  \
+    ROW(PQbackendPID)                                                                              \
+    ROW(PQsetnonblocking)                                                                          \
+    ROW(PQflush)                                                                                   \
+    ROW(PQconsumeInput)                                                                            \
+    ROW(PQisBusy)                                                                                  \
+    ROW(PQgetResult)                                                                               \
+    ROW(PQsendQuery)                                                                               \
+    ROW(PQsendQueryParams)                                                                         \
+    ROW(PQsendPrepare)                                                                             \
+    ROW(PQsendQueryPrepared)                                                                       \
     ROW(PQresultStatus)                                                                            \
     ROW(PQresultErrorField)                                                                        \
     ROW(PQcmdStatus)                                                                               \
@@ -62,6 +69,9 @@ struct postgres {
     bool prepared[PG_STATEMENT_COUNT];
     bool broken;         /* it was lost within a transaction, which nobody ended yet */
     char xid[24];        /* of the transaction that writes */
+    int before;          /* the server's process of the connection before, which may still work */
+    uint64_t answer_ms;  /* for which a server may be silent; 0: as long as most may */
+    bool silent;         /* it was, for longer */
     uint64_t tries;      /* to connect, which failed since it was lost */
     uint64_t next_ms;    /* no sooner is tried again */
     struct kg_err cause; /* of the last failure */
@@ -83,6 +93,8 @@ void postgres_target_clear(struct postgres_target *target);
 /* Connects if it is not, no sooner than the pause after the last try allows. */
 int postgres_ready(struct postgres *postgres, struct kg_err *err);
 void postgres_disconnect(struct postgres *postgres);
+/* What came of something that was sent (what libpq's functions return), to be cleared; or NULL. */
+PGresult *postgres_answer(struct postgres *postgres, int sent);
 /* Sets err of what the server, or libpq without one, says; a lost connection is closed. */
 int postgres_fail(struct postgres *postgres, const PGresult *result_or_null, const char *act,
                   struct kg_err *err);

@@ -8,6 +8,7 @@
 
 #include <endian.h>
 #include <errno.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
@@ -17,6 +18,7 @@
 #define PAUSE_MOST_MS      UINT64_C(5000)
 #define OUTCOME_WAIT_MS    8000 /* for a server that restarts */
 #define OUTCOME_PAUSE_MS   100
+#define ANSWER_MS          35000 /* past what the server allows a statement */
 #define MESSAGE_COLUMNS    300
 #define PASSWORD_PARAMETER "password="
 
@@ -112,9 +114,12 @@ static int fail_away(struct postgres *postgres, int errnum, const char *act, con
 
 void postgres_disconnect(struct postgres *postgres)
 {
-    if (postgres->connection != NULL)
+    if (postgres->connection != NULL) {
+        postgres->before = postgres->pq->PQbackendPID(postgres->connection);
         postgres->pq->PQfinish(postgres->connection);
+    }
     postgres->connection = NULL;
+    postgres->silent = false;
     memset(postgres->prepared, 0, sizeof(postgres->prepared));
 }
 
@@ -127,8 +132,9 @@ int postgres_fail(struct postgres *postgres, const PGresult *result_or_null, con
     const char *words =
         result_or_null ? pq->PQresultErrorField(result_or_null, PG_DIAG_MESSAGE_PRIMARY) : NULL;
     if (words == NULL)
-        words = pq->PQerrorMessage(postgres->connection);
-    bool lost = pq->PQstatus(postgres->connection) != CONNECTION_OK;
+        words = postgres->silent ? "it has not answered in time"
+                                 : pq->PQerrorMessage(postgres->connection);
+    bool lost = postgres->silent || pq->PQstatus(postgres->connection) != CONNECTION_OK;
     for (size_t i = 0; state != NULL && !lost && i < KG_COUNT(failure_rows); i++) {
         if (!kg_str_starts(kg_str(state), failure_rows[i].state))
             continue;
@@ -171,7 +177,8 @@ static int connection_open(struct postgres *postgres, struct kg_err *err)
     if (postgres->pq == NULL)
         return -ENOENT;
     postgres->connection = postgres->pq->PQconnectdbParams(keywords, values, 1);
-    if (postgres->pq->PQstatus(postgres->connection) == CONNECTION_OK)
+    if (postgres->pq->PQstatus(postgres->connection) == CONNECTION_OK &&
+        postgres->pq->PQsetnonblocking(postgres->connection, 1) == 0)
         return 0;
     int result = fail_away(postgres, EAGAIN, "connect",
                            postgres->pq->PQerrorMessage(postgres->connection), err);
@@ -179,9 +186,30 @@ static int connection_open(struct postgres *postgres, struct kg_err *err)
     return result;
 }
 
+/* What the connection before was asked for last is not done later, when nobody thinks of it. */
+static int connection_end_before(struct postgres *postgres, struct kg_err *err)
+{
+    if (postgres->before == 0)
+        return 0;
+    kg_auto(kg_free) char *pid = kg_format("%d", postgres->before);
+    PGresult *rows = postgres_ask(postgres,
+                                  "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+                                  "WHERE pid = $1::text::int AND usename = current_user AND "
+                                  "application_name = current_setting('application_name')",
+                                  "end the connection before", pid, NULL, err);
+    if (rows == NULL)
+        return -EAGAIN;
+    postgres->pq->PQclear(rows);
+    postgres->before = 0;
+    return 0;
+}
+
 static int connection_begin(struct postgres *postgres, struct kg_err *err)
 {
+    int before = postgres->before;
     int result = connection_open(postgres, err);
+    if (result == 0)
+        result = connection_end_before(postgres, err);
     if (result == 0)
         result = postgres_script(postgres, connection_set_up, "set up a connection", err);
     if (result == 0 && postgres->readonly)
@@ -189,8 +217,10 @@ static int connection_begin(struct postgres *postgres, struct kg_err *err)
                                  "set up a connection", err);
     if (result == 0 && postgres->target->check != NULL)
         result = postgres->target->check(postgres, postgres->target->data, err);
-    if (result < 0)
+    if (result < 0) {
         postgres_disconnect(postgres);
+        postgres->before = before;
+    }
     return result;
 }
 
@@ -226,6 +256,61 @@ int postgres_ready(struct postgres *postgres, struct kg_err *err)
 
 /* -- asking ------------------------------------------------------------------------------------ */
 
+/* False: the socket was not ready for as long as a server may be silent. */
+static bool socket_wait(struct postgres *postgres, short events, uint64_t until_ms)
+{
+    struct pollfd socket = {.fd = postgres->pq->PQsocket(postgres->connection), .events = events};
+    uint64_t now_ms = kg_monotonic_ms();
+    int ready = 0;
+    if (now_ms < until_ms)
+        ready = poll(&socket, 1, (int)(until_ms - now_ms));
+    return ready > 0 || (ready < 0 && errno == EINTR);
+}
+
+/* False: it was silent. Whatever else goes wrong is in the result. */
+static bool answer_wait(struct postgres *postgres, uint64_t until_ms)
+{
+    const struct postgres_library *pq = postgres->pq;
+    int left;
+    while ((left = pq->PQflush(postgres->connection)) > 0) {
+        if (!socket_wait(postgres, POLLIN | POLLOUT, until_ms))
+            return false;
+        if (!pq->PQconsumeInput(postgres->connection))
+            return true;
+    }
+    while (left == 0 && pq->PQisBusy(postgres->connection)) {
+        if (!socket_wait(postgres, POLLIN, until_ms))
+            return false;
+        if (!pq->PQconsumeInput(postgres->connection))
+            return true;
+    }
+    return true;
+}
+
+PGresult *postgres_answer(struct postgres *postgres, int sent)
+{
+    const struct postgres_library *pq = postgres->pq;
+    uint64_t until_ms =
+        kg_monotonic_ms() + (postgres->answer_ms > 0 ? postgres->answer_ms : ANSWER_MS);
+    PGresult *last = NULL;
+    while (sent) {
+        postgres->silent = !answer_wait(postgres, until_ms);
+        PGresult *next = postgres->silent ? NULL : pq->PQgetResult(postgres->connection);
+        if (next != NULL || postgres->silent)
+            pq->PQclear(last);
+        if (next == NULL)
+            return postgres->silent ? NULL : last;
+        last = next;
+    }
+    return last;
+}
+
+/* A script, and the last that it gives. */
+static PGresult *script_run(struct postgres *postgres, const char *sql)
+{
+    return postgres_answer(postgres, postgres->pq->PQsendQuery(postgres->connection, sql));
+}
+
 static bool result_is_good(const struct postgres *postgres, const PGresult *result)
 {
     ExecStatusType status = postgres->pq->PQresultStatus(result);
@@ -234,7 +319,7 @@ static bool result_is_good(const struct postgres *postgres, const PGresult *resu
 
 int postgres_script(struct postgres *postgres, const char *sql, const char *act, struct kg_err *err)
 {
-    PGresult *result = postgres->pq->PQexec(postgres->connection, sql);
+    PGresult *result = script_run(postgres, sql);
     int failed = result_is_good(postgres, result) ? 0 : postgres_fail(postgres, result, act, err);
     postgres->pq->PQclear(result);
     return failed;
@@ -246,7 +331,8 @@ PGresult *postgres_ask(struct postgres *postgres, const char *sql, const char *a
     const char *const values[] = {first_or_null, second_or_null};
     int count = second_or_null != NULL ? 2 : first_or_null != NULL ? 1 : 0;
     PGresult *result =
-        postgres->pq->PQexecParams(postgres->connection, sql, count, NULL, values, NULL, NULL, 1);
+        postgres_answer(postgres, postgres->pq->PQsendQueryParams(postgres->connection, sql, count,
+                                                                  NULL, values, NULL, NULL, 1));
     if (result_is_good(postgres, result))
         return result;
     postgres_fail(postgres, result, act, err);
@@ -292,7 +378,7 @@ static int transaction_begin(struct postgres *postgres, bool writes, struct kg_e
         result = postgres_ready(postgres, err);
         if (result < 0)
             return result;
-        PGresult *answer = postgres->pq->PQexec(postgres->connection, sql);
+        PGresult *answer = script_run(postgres, sql);
         bool good = result_is_good(postgres, answer);
         if (good && writes)
             snprintf(postgres->xid, sizeof(postgres->xid), "%s",
@@ -346,7 +432,7 @@ static int outcome_find(struct postgres *postgres, struct kg_err *err)
 
 static int transaction_commit(struct postgres *postgres, struct kg_err *err)
 {
-    PGresult *answer = postgres->pq->PQexec(postgres->connection, "COMMIT");
+    PGresult *answer = script_run(postgres, "COMMIT");
     bool good = result_is_good(postgres, answer);
     /* After a statement that failed this rolls back, and says so in passing. */
     bool committed = good && strcmp(postgres->pq->PQcmdStatus(answer), "COMMIT") == 0;

@@ -66,15 +66,17 @@ static PGresult *statement_execute(struct postgres *postgres, enum postgres_stat
     char name[NAME_BYTES];
     snprintf(name, sizeof(name), "k%d", (int)which);
     if (!postgres->prepared[which]) {
-        PGresult *result = pq->PQprepare(postgres->connection, name, statement_rows[which].sql,
-                                         all->count, all->types);
+        PGresult *result = postgres_answer(postgres, pq->PQsendPrepare(postgres->connection, name,
+                                                                       statement_rows[which].sql,
+                                                                       all->count, all->types));
         if (pq->PQresultStatus(result) != PGRES_COMMAND_OK)
             return result;
         pq->PQclear(result);
         postgres->prepared[which] = true;
     }
-    return pq->PQexecPrepared(postgres->connection, name, all->count, all->values, all->lengths,
-                              all->formats, 1);
+    return postgres_answer(postgres,
+                           pq->PQsendQueryPrepared(postgres->connection, name, all->count,
+                                                   all->values, all->lengths, all->formats, 1));
 }
 
 static int statement_try(struct postgres *postgres, enum postgres_statement which,

@@ -329,14 +329,18 @@ class Daemon:
         return subprocess.Popen([KAGED, "--home", self.home, *arguments], env=self.environment(),
                                 stdin=subprocess.DEVNULL, **options)
 
+    def init_state(self):
+        """Before the first start, where the state is to be in a database."""
+        if self.must_init:
+            self.must_init = False
+            code, _, said = self.cli("cluster", "init")
+            assert code == 0, said
+
     def start(self):
         """Starts the daemon and waits until it listens and its plugins are up, or down again."""
         if self.approved:
             self.approve()
-        if self.must_init:
-            code, _, said = self.cli("cluster", "init")
-            assert code == 0, said
-            self.must_init = False
+        self.init_state()
         ready, theirs = os.pipe()
         with open(os.path.join(self.base, "log"), "ab") as log:
             self.process = self.popen("start", "--foreground", "--ready-fd", str(theirs),
@@ -473,6 +477,8 @@ class Daemon:
 
     def cli(self, *arguments, input=None, timeout=PATIENCE):
         """(exit code, stdout, stderr) of kaged --home HOME ARGUMENTS"""
+        if arguments[:1] == ("start",):
+            self.init_state()
         done = subprocess.run([KAGED, "--home", self.home, *arguments], input=input, text=True,
                               errors="surrogateescape", env=self.environment(), timeout=timeout,
                               capture_output=True)

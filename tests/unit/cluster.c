@@ -9,6 +9,7 @@
 
 #include <errno.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -237,6 +238,31 @@ static void a_commit_that_was_done_is_told_as_done(void **data)
     state_close(state);
 }
 
+/* Its process at the server hangs: another connection does the work, and that one never will. */
+static void a_silent_server_is_not_waited_for(void **data)
+{
+    struct fixture *fixture = *data;
+    struct state *state = open_state(fixture);
+    struct postgres *postgres = &postgres_own(state)->postgres;
+    assert_int_equal(settings_of(fixture, state), 0);
+    int pid = postgres->pq->PQbackendPID(postgres->connection);
+    assert_int_equal(kill(pid, SIGSTOP), 0);
+    postgres->answer_ms = 2000;
+    const struct state_mcp_setting old = {"mark", "x", "1"}, new = {"mark", "x", "2"};
+    int result = state_mcp_setting_set(state, &old, &fixture->err);
+    postgres->answer_ms = 0;
+    if (result == 0)
+        result = state_mcp_setting_set(state, &new, &fixture->err);
+    kill(pid, SIGCONT);
+    must(fixture, result);
+    assert_int_not_equal(postgres->pq->PQbackendPID(postgres->connection), pid);
+    state_place_ask("DO $$ BEGIN FOR i IN 1..6000 LOOP EXIT WHEN (SELECT count(*) FROM "
+                    "pg_stat_activity WHERE application_name = 'kaged test writer') <= 1; "
+                    "PERFORM pg_stat_clear_snapshot(), pg_sleep(0.01); END LOOP; "
+                    "ASSERT (SELECT value FROM kaged.mcp_setting WHERE name = 'x') = '2'; END $$");
+    state_close(state);
+}
+
 static void a_statement_that_failed_is_not_committed_over(void **data)
 {
     struct fixture *fixture = *data;
@@ -403,6 +429,7 @@ int main(void)
         TEST(a_transaction_is_begun_anew_but_never_continued),
         TEST(a_commit_without_an_answer_is_looked_up),
         TEST(a_commit_that_was_done_is_told_as_done),
+        TEST(a_silent_server_is_not_waited_for),
         TEST(a_statement_that_failed_is_not_committed_over),
         TEST(a_home_goes_into_the_database_and_comes_back),
         TEST(a_home_that_cannot_be_carried_stays_where_it_is),
