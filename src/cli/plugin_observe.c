@@ -265,10 +265,8 @@ static int take_subject(const struct cli *cli, const struct config *config,
 
 /* -- who is asked ------------------------------------------------------------------------------ */
 
-/* The manifest with one line more. */
-static int add_capability(struct observe_subject *subject, const char *line, struct kg_err *err)
+static char **lines_with(const struct capability_set *set, const char *line)
 {
-    const struct capability_set *set = &subject->manifest->capability_set;
     char **lines = kg_list_new(set->count + 1);
     for (size_t i = 0; i < set->count; i++) {
         kg_auto(kg_buf_free) struct kg_buf text = {0};
@@ -276,13 +274,30 @@ static int add_capability(struct observe_subject *subject, const char *line, str
         lines[i] = kg_strdup(kg_buf_terminate(&text));
     }
     lines[set->count] = kg_strdup(line);
-    int result =
-        set_list(&subject->text, "capabilities", (const char *const *)lines, set->count + 1, err);
+    return lines;
+}
+
+/* The manifest with one line more; it stays what it was if that is none. */
+static int add_capability(struct observe_subject *subject, const char *line, struct kg_err *err)
+{
+    kg_auto(kg_problems_free) struct kg_problems problems = {0};
+    kg_auto(kg_buf_free) struct kg_buf text = {0};
+    const struct capability_set *set = &subject->manifest->capability_set;
+    char **lines = lines_with(set, line);
+    kg_buf_str(&text, kg_buf_view(&subject->text));
+    int result = set_list(&text, "capabilities", (const char *const *)lines, set->count + 1, err);
     kg_list_free(lines);
-    if (result < 0)
-        return result;
-    manifest_free(kg_steal(&subject->manifest));
-    return read_manifest(subject, err);
+    struct manifest *manifest = result == 0 ? manifest_read(kg_buf_view(&text), &problems) : NULL;
+    if (manifest == NULL && result == 0)
+        manifest_problems_fail(&problems, line, err);
+    if (manifest == NULL)
+        return -EINVAL;
+    manifest_free(subject->manifest);
+    subject->manifest = manifest;
+    kg_buf_free(&subject->text);
+    subject->text = text;
+    text = (struct kg_buf){0};
+    return 0;
 }
 
 static const struct manifest *ask_operator(void *data, const char *line)

@@ -261,7 +261,9 @@ static void on_told(void *data, enum peer_outcome outcome, struct kg_str payload
                  kg_buf_terminate(&words));
 }
 
-void mcp_tell(struct dialect_talk *talk, const char *method, struct kg_str params, uint64_t *ret_id)
+/* A request whose answer nobody waits for; an error is a line of our log. *ret_id may be NULL. */
+static void mcp_tell(struct dialect_talk *talk, const char *method, struct kg_str params,
+                     uint64_t *ret_id)
 {
     const struct peer_call call = {
         .method = kg_str(method),
@@ -276,7 +278,7 @@ void mcp_tell(struct dialect_talk *talk, const char *method, struct kg_str param
 }
 
 /* What was cancelled is not answered: a server that keeps to that must not count as hung. */
-void mcp_cancel(struct dialect_talk *talk, uint64_t id, const char *reason)
+static void mcp_cancel(struct dialect_talk *talk, uint64_t id, const char *reason)
 {
     char params[96];
     snprintf(params, sizeof(params), "{\"requestId\":%llu,\"reason\":\"%s\"}",

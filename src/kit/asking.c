@@ -16,6 +16,8 @@ struct asking_wish {
     char *path; /* owned; of a look */
     char *host; /* owned; NULL: nothing waits for it at the gate */
     uint16_t port;
+    bool is_known; /* it was asked about before, and what waits for it at a new gate is not given it
+                    */
 };
 
 struct kit_asking {
@@ -95,7 +97,8 @@ static struct asking_wish *wish_new(const char *line)
 /* Takes the wish. */
 static void asking_add(struct kit_asking *asking, struct asking_wish *wish)
 {
-    kg_list_add(&asking->asked, kg_strdup(wish->line));
+    if (!wish->is_known)
+        kg_list_add(&asking->asked, kg_strdup(wish->line));
     wish->next = NULL;
     *asking->end = wish;
     asking->end = &wish->next;
@@ -187,9 +190,11 @@ void kit_asking_host(struct kit_asking *asking, const char *host, uint16_t port,
         return;
     kg_auto(kg_free) char *line = kit_line_of_host(host, port);
     struct kg_err err;
-    if (asking_knows(asking, line) || (!waits && kit_room_check(asking->room, line, &err) < 0))
+    bool is_known = asking_knows(asking, line);
+    if (!waits && (is_known || kit_room_check(asking->room, line, &err) < 0))
         return;
     struct asking_wish *wish = wish_new(line);
+    wish->is_known = is_known;
     wish->host = waits ? kg_strdup(host) : NULL;
     wish->port = port;
     asking_add(asking, wish);
@@ -201,11 +206,12 @@ void kit_asking_host(struct kit_asking *asking, const char *host, uint16_t port,
 static bool asking_ask(struct kit_asking *asking, const struct asking_wish *wish,
                        struct gate_cage *network_or_null, char ***refused)
 {
-    struct kg_err err;
-    const struct manifest *manifest = asking->ask(asking->data, wish->line);
-    if (manifest == NULL)
+    struct kg_err err = {0};
+    bool asks = !wish->is_known && kit_room_check(asking->room, wish->line, &err) == 0;
+    const struct manifest *manifest = asks ? asking->ask(asking->data, wish->line) : NULL;
+    if (asks && manifest == NULL)
         kg_list_add(refused, kg_strdup(wish->line));
-    else if (kit_room_declare(asking->room, manifest, &err) < 0)
+    else if (manifest != NULL && kit_room_declare(asking->room, manifest, &err) < 0)
         kg_log(KG_WARN, "%s", err.message);
     if (wish->host != NULL && network_or_null != NULL)
         gate_cage_decide(network_or_null, wish->host, wish->port, manifest != NULL);

@@ -106,7 +106,11 @@ struct kit_feed *kit_feed_new(bool has_input, bool keeps)
         free(feed);
         return NULL;
     }
-    if (pthread_create(&feed->thread, NULL, feed_run, feed) == 0)
+    sigset_t before;
+    kit_signals_keep(&before);
+    int failed = pthread_create(&feed->thread, NULL, feed_run, feed);
+    kit_signals_as(&before);
+    if (failed == 0)
         return feed;
     kg_close(&feed->orders[0]);
     kg_close(&feed->orders[1]);

@@ -8,6 +8,8 @@
 #include "kit/room.h"
 #include "storage/storage.h"
 
+#include <signal.h>
+
 /* -- the room ---------------------------------------------------------------------------------- */
 
 #define KIT_SIGNALS 3
@@ -31,6 +33,9 @@ struct kit_room {
     bool lost; /* the spawner is gone, and every process with it */
 };
 
+/* Around the making of a thread: Ctrl-C is for ours alone, which may wait for an answer then. */
+void kit_signals_keep(sigset_t *ret_before);
+void kit_signals_as(const sigset_t *before);
 /* The plan of the plugin's cage. */
 struct cage_plan *kit_room_plan(const struct kit_room *room, struct kg_err *err);
 /* Whether a cage could have this capability, besides those of the manifest. */

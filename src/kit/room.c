@@ -109,6 +109,20 @@ static void make_settings(struct kit_room *room)
 
 /* -- waiting ----------------------------------------------------------------------------------- */
 
+void kit_signals_keep(sigset_t *ret_before)
+{
+    sigset_t ours;
+    sigemptyset(&ours);
+    for (size_t i = 0; i < KIT_SIGNALS; i++)
+        sigaddset(&ours, signals[i]);
+    pthread_sigmask(SIG_BLOCK, &ours, ret_before);
+}
+
+void kit_signals_as(const sigset_t *before)
+{
+    pthread_sigmask(SIG_SETMASK, before, NULL);
+}
+
 static void on_signal(uv_signal_t *handle, int number)
 {
     (void)number;
@@ -239,7 +253,10 @@ static int open_network(struct kit_room *room, struct kg_err *err)
     int result = cage_spawner_attach(room->spawner, room->loop, on_lost, room, err);
     if (result < 0)
         return result;
+    sigset_t before;
+    kit_signals_keep(&before);
     room->gate = gate_new(room->loop, &limits, err);
+    kit_signals_as(&before);
     return room->gate != NULL ? 0 : -EINVAL;
 }
 

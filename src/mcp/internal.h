@@ -306,7 +306,6 @@ const char *mcp_call_refusal(const struct mcp_exchange *exchange);
 /* Each answers it, and it is over: with a result, with an error of ours or of the plugin's. */
 void mcp_call_answer(struct mcp_call *call, struct kg_str result);
 void mcp_call_fail(struct mcp_call *call, const struct kg_err *err);
-void mcp_call_refuse(struct mcp_call *call, int code, const char *message, struct kg_str data);
 void mcp_call_pass_error(struct mcp_call *call, int64_t code, struct kg_str error);
 peer_progress_fn mcp_call_progress;
 /* The token of a request as it was written; empty: it has none. */

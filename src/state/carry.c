@@ -67,6 +67,7 @@ static const struct carry_table {
     {"package_setting", "org, pid, value", "ttt", "org, pid", NULL},
     {"package_grant", "org, pid, capability, granted_by, at_ms", "tttti", "org, pid, capability",
      NULL},
+    {"llm_config", "id, org, name, value, box, created_ms, changed_ms", "tttttii", "id", NULL},
 };
 
 /* One value of a row; it is borrowed. */

@@ -142,6 +142,100 @@ static int pg_packages(struct state *state, const struct state_package_query *qu
     return 0;
 }
 
+/* -- what an org has set and granted ----------------------------------------------------------- */
+
+static int pg_package_setting_set(struct state *state, const struct state_package_setting *setting,
+                                  struct kg_err *err)
+{
+    if (setting->value == NULL)
+        return postgres_run(state, PG_PACKAGE_SETTING_REMOVE, err, "tt", setting->org,
+                            setting->pid);
+    return postgres_run(state, PG_PACKAGE_SETTING_SET, err, "ttt", setting->org, setting->pid,
+                        setting->value);
+}
+
+static int pg_package_settings(struct state *state, const char *org, const char *pid,
+                               state_package_setting_fn *visit, void *data, struct kg_err *err)
+{
+    struct postgres_row row;
+    int result = postgres_begin(state, PG_PACKAGE_SETTINGS, &row, err, "tt", org, pid);
+    if (result < 0)
+        return result;
+    while (postgres_next(&row))
+        visit(data, &(struct state_package_setting){.org = postgres_text(&row, 0),
+                                                    .pid = postgres_text(&row, 1),
+                                                    .value = postgres_text(&row, 2)});
+    return 0;
+}
+
+static int pg_package_grant_set(struct state *state, const struct state_package_grant *grant,
+                                struct kg_err *err)
+{
+    return postgres_run(state, PG_PACKAGE_GRANT_SET, err, "tttti", grant->org, grant->pid,
+                        grant->capability, grant->granted_by, grant->at_ms);
+}
+
+static int pg_package_grant_remove(struct state *state, const struct state_package_grant *grant,
+                                   struct kg_err *err)
+{
+    return postgres_run(state, PG_PACKAGE_GRANT_REMOVE, err, "ttt", grant->org, grant->pid,
+                        grant->capability);
+}
+
+static int pg_package_grants(struct state *state, const char *org, const char *pid,
+                             state_package_grant_fn *visit, void *data, struct kg_err *err)
+{
+    struct postgres_row row;
+    int result = postgres_begin(state, PG_PACKAGE_GRANTS, &row, err, "tt", org, pid);
+    if (result < 0)
+        return result;
+    while (postgres_next(&row))
+        visit(data, &(struct state_package_grant){
+                        .org = postgres_text(&row, 0),
+                        .pid = postgres_text(&row, 1),
+                        .capability = postgres_text(&row, 2),
+                        .granted_by = postgres_text(&row, 3),
+                        .at_ms = postgres_int(&row, 4),
+                    });
+    return 0;
+}
+
+/* -- models of orgs ---------------------------------------------------------------------------- */
+
+static int pg_llm_config_set(struct state *state, const struct state_llm_config *config,
+                             struct kg_err *err)
+{
+    return postgres_run(state, PG_LLM_CONFIG_SET, err, "tttttii", config->id, config->org,
+                        config->name, config->value, config->box, config->created_ms,
+                        config->changed_ms);
+}
+
+static int pg_llm_config_remove(struct state *state, const char *org, const char *id,
+                                struct kg_err *err)
+{
+    return postgres_run(state, PG_LLM_CONFIG_REMOVE, err, "tt", org, id);
+}
+
+static int pg_llm_configs(struct state *state, const char *org, const char *id,
+                          state_llm_config_fn *visit, void *data, struct kg_err *err)
+{
+    struct postgres_row row;
+    int result = postgres_begin(state, PG_LLM_CONFIGS, &row, err, "tt", org, id);
+    if (result < 0)
+        return result;
+    while (postgres_next(&row))
+        visit(data, &(struct state_llm_config){
+                        .id = postgres_text(&row, 0),
+                        .org = postgres_text(&row, 1),
+                        .name = postgres_text(&row, 2),
+                        .value = postgres_text(&row, 3),
+                        .box = postgres_text(&row, 4),
+                        .created_ms = postgres_int(&row, 5),
+                        .changed_ms = postgres_int(&row, 6),
+                    });
+    return 0;
+}
+
 const struct state_catalog_backend state_catalog_postgres = {
     .org_set = pg_org_set,
     .orgs = pg_orgs,
@@ -154,4 +248,12 @@ const struct state_catalog_backend state_catalog_postgres = {
     .package_set_enabled = pg_package_set_enabled,
     .package_set_latest = pg_package_set_latest,
     .packages = pg_packages,
+    .package_setting_set = pg_package_setting_set,
+    .package_settings = pg_package_settings,
+    .package_grant_set = pg_package_grant_set,
+    .package_grant_remove = pg_package_grant_remove,
+    .package_grants = pg_package_grants,
+    .llm_config_set = pg_llm_config_set,
+    .llm_config_remove = pg_llm_config_remove,
+    .llm_configs = pg_llm_configs,
 };

@@ -132,7 +132,7 @@ class RudeTest(FlowTest):
                 return client.request("prompts/get", {"name": name})["messages"][0]["content"]["text"]
             client.call("mcp-rude__plain")  # lists are those of servers that run
             odd = names()[-1]
-            self.assertEqual(len(names()), 5000)
+            self.assertGreaterEqual(len(names()), 5000)  # the other may run, too
             self.assertIn("simple", text("mcp-reference__test_simple_prompt"))
             self.assertEqual(text(odd), "prompt number 4999")
 

@@ -541,7 +541,7 @@ class Ends(FlowTest):
 
 
 ASKS = """#!/usr/bin/env python3
-import http.client
+import http.client, sys
 for host in "api.kaged.test", "api.kaged.test", "203.0.113.11":
     try:
         server = http.client.HTTPConnection(host, 80 if host[0] == "a" else 7777, timeout=600)
@@ -549,6 +549,10 @@ for host in "api.kaged.test", "api.kaged.test", "203.0.113.11":
         print(host, server.getresponse().status, flush=True)
     except (OSError, http.client.HTTPException) as error:
         print(host, type(error).__name__, flush=True)
+try:
+    print(open(sys.argv[1]).read(), flush=True)
+except OSError:
+    pass
 """
 
 
@@ -562,16 +566,23 @@ class Observed(FlowTest):
             with open(program, "w") as file:
                 file.write(ASKS)
             os.chmod(program, 0o755)
-            command = [KAGED, "--home", os.path.join(folder, "home"), "plugin", "observe", "--ask", program]
+            os.mkdir(os.path.join(folder, "data"), 0o755)
+            path = os.path.join(folder, "data/note")
+            with open(path, "w") as file:
+                file.write("words")
+            command = [KAGED, "--home", os.path.join(folder, "home"), "plugin", "observe", "--ask", program, "--", path]
             with Terminal(command, dict(os.environ)) as terminal:
                 terminal.read_until("tool asks for net:api.kaged.test:80", PATIENCE * 4)
                 terminal.type("y\n")
                 terminal.read_until("api.kaged.test 200", PATIENCE * 4)
                 terminal.read_until("tool asks for net:203.0.113.11:7777", PATIENCE * 4)
                 terminal.type("n\n")
+                terminal.read_until(f"tool asks for read:fs:{folder}/data", PATIENCE * 4)
+                terminal.type("y\n")
                 code, shown = terminal.end(PATIENCE * 4)
-            self.assertEqual(code, 0, shown)
-            self.assertEqual(shown.count("api.kaged.test 200"), 2, "in one run, and asked about once")
+            self.assertEqual((code, shown.count("[y/N]")), (0, 3), shown)
+            self.assertEqual(shown.count("api.kaged.test 200"), 4, "twice in each of two runs")
+            self.assertIn("words", shown)
             self.assertNotIn("203.0.113.11 200", shown)
             self.assertIn("+ net:api.kaged.test:80\n", shown)
             self.assertNotIn("+ net:203.0.113.11", shown)

@@ -360,15 +360,17 @@ class Package(FlowTest):
 
             def refusals():
                 return json.loads(daemon.cli("--json", "plugin", "why", name)[1])["refusals"]
-            # Of what it was before it had all of it, nothing counts.
-            known = len(refusals())
+            before = refusals()  # of when it did not have all of it yet
             wait_for(lambda: "words" in json.dumps(work()[1]), "what the file has")
-            self.assertEqual(len(refusals()), known, refusals())
+            self.assertEqual(refusals(), before)
             code, out, err = daemon.cli("plugin", "revoke", name, f"read:fs:{data}")
             self.assertEqual(code, 0, out + err)
-            work()
-            wait_for(lambda: [one for one in refusals()[known:] if data in one["what"]] or work() and None,
-                     "what is missing, in why")
+
+            def is_named():
+                work()
+                now = refusals()
+                return now != before and [one for one in now if data in one["what"] and one["command"]]
+            wait_for(is_named, "what is missing, in why")
 
 
 class Reports(FlowTest):

@@ -1,4 +1,4 @@
--- What several daemons share, as kaged.db has it at its version 16. Texts that are ordered are so by their
+-- What several daemons share, as kaged.db has it at its version 17. Texts that are ordered are so by their
 -- bytes, whatever the database's locale is; a flag is 0 or 1, as there.
 
 CREATE TABLE cluster (
@@ -267,3 +267,14 @@ CREATE TABLE package_grant (
     at_ms      bigint NOT NULL,
     PRIMARY KEY (org, pid, capability)
 );
+
+CREATE TABLE llm_config (
+    id         text COLLATE "C" PRIMARY KEY,
+    org        text COLLATE "C" NOT NULL,
+    name       text COLLATE "C" NOT NULL,
+    value      text NOT NULL,
+    box        text,
+    created_ms bigint NOT NULL,
+    changed_ms bigint NOT NULL
+);
+CREATE UNIQUE INDEX llm_config_name ON llm_config (org, name);
