@@ -282,6 +282,14 @@ bool cli_time(const struct kg_node *object, const char *key, int64_t *ret_wall_m
 
 /* -- daemon.user ------------------------------------------------------------------------------- */
 
+struct cage_checks;
+struct local;
+/* local.toml with the secrets that it names; owned. */
+struct local *cluster_read_local(const struct cli *cli, struct kg_err *err);
+/* Rows about the database that daemons share, where there is one. */
+void cluster_add_checks(const struct cli *cli, const struct config *config,
+                        struct cage_checks *checks);
+
 struct cage_owner;
 /* Whom the daemon runs as when it is started with this configuration by whoever runs this. */
 int user_find(const struct config *config, struct cage_owner *ret_owner, struct kg_err *err);
@@ -399,6 +407,9 @@ int cli_catalog_rotate(struct cli *cli);
 int cli_secret_list(struct cli *cli);
 int cli_secret_rm(struct cli *cli);
 int cli_secret_rotate(struct cli *cli);
+int cli_cluster_init(struct cli *cli);
+int cli_cluster_leave(struct cli *cli);
+int cli_cluster_status(struct cli *cli);
 int cli_stop(struct cli *cli);
 int cli_version(struct cli *cli);
 int cli_help(struct cli *cli);

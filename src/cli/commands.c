@@ -80,6 +80,7 @@ const struct cli_command cli_commands[] = {
 #include "cli/commands/mcp.def"
 #include "cli/commands/system_plugin.def"
 #include "cli/commands/secret.def"
+#include "cli/commands/cluster.def"
 #include "cli/commands/org.def"
 #include "cli/commands/catalog.def"
 #include "cli/commands/orchestrator.def"

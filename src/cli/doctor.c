@@ -326,8 +326,9 @@ int cli_doctor(struct cli *cli)
         return print_error(&err);
     }
     examine(cli, config, &owner, &checks);
-    config_free(config);
     enum cage_status worst = cage_checks_worst(&checks);
+    cluster_add_checks(cli, config, &checks);
+    config_free(config);
     add_system_plugins(cli, &owner, &checks);
     if (cli->json) {
         struct kg_json_writer json = kg_json_writer(&text);

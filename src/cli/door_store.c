@@ -138,7 +138,13 @@ static void drop(void *data, struct store_offer *offer)
 
 static int begin_change(struct store_door *door, struct offline *ret_change, struct kg_err *err)
 {
-    return offline_begin(door->base.cli, door->config, door->loop, ret_change, err);
+    int result = offline_begin(door->base.cli, door->config, door->loop, ret_change, err);
+    if (result < 0)
+        return result;
+    result = offline_join(door->base.cli, door->config, ret_change, err);
+    if (result < 0)
+        offline_end(ret_change);
+    return result;
 }
 
 static void tell_taken(struct loop_task *task)

@@ -6,6 +6,7 @@
 
 #include "cage/cage.h"
 #include "cli/install.h"
+#include "host/cluster.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -70,13 +71,25 @@ int offline_begin(const struct cli *cli, const struct config *config, struct loo
     struct audit *audit = audit_open(loop, &options, err);
     if (audit == NULL)
         return -EIO;
-    *ret_offline = (struct offline){kg_steal_fd(&lock_fd), audit};
+    *ret_offline = (struct offline){kg_steal_fd(&lock_fd), audit, NULL};
     return 0;
+}
+
+int offline_join(const struct cli *cli, const struct config *config, struct offline *offline,
+                 struct kg_err *err)
+{
+    struct local *local = cluster_read_local(cli, err);
+    int result = local != NULL
+                     ? host_cluster_join(config, local, &cli->paths, &offline->cluster, err)
+                     : -EINVAL;
+    local_free(local);
+    return result;
 }
 
 void offline_end(struct offline *offline)
 {
     audit_close(offline->audit);
+    state_cluster_leave(offline->cluster);
     kg_close(&offline->lock_fd);
 }
 

@@ -5,6 +5,7 @@
  */
 #include "cli/cli.h"
 
+#include "host/cluster.h"
 #include "http/http.h"
 
 #include <errno.h>
@@ -72,16 +73,20 @@ static int check_plugins_dir(const struct config *config, struct kg_err *err)
     return kg_fail_errno(err, errnum, "plugins.dir is %s", path);
 }
 
+static int check_database(const struct config *config, struct kg_err *err)
+{
+    return host_cluster_is_set(config) ? state_cluster_check_url(config->cluster_database, err) : 0;
+}
+
 int settings_check(const struct config *config, const char *file, struct kg_err *err)
 {
     static const struct {
         const char *section, *key;
         int (*check)(const struct config *config, struct kg_err *err);
     } rows[] = {
-        {"daemon", "user", check_user},
-        {"daemon", "bind", check_bind},
-        {"auth", "nonce_file", check_nonce},
-        {"plugins", "dir", check_plugins_dir},
+        {"daemon", "user", check_user},          {"daemon", "bind", check_bind},
+        {"auth", "nonce_file", check_nonce},     {"plugins", "dir", check_plugins_dir},
+        {"cluster", "database", check_database},
     };
     for (size_t i = 0; i < KG_COUNT(rows); i++) {
         int result = rows[i].check(config, err);

@@ -17,7 +17,7 @@
 #define fail_at LOCAL_FAIL_AT
 
 static const char *const sections[] = {"plugins",  "models",  "providers", "system_plugins",
-                                       "projects", "secrets", "grants"};
+                                       "projects", "secrets", "grants",    "cluster"};
 static const char *const reserved[] = {"installed", "installed_from", "local",     "config",
                                        "hash",      "process",        LOCAL_SYSTEM};
 static const char *const processes[] = {"shared", "project", "session"};
@@ -188,6 +188,23 @@ static int take_secrets(struct local *local, struct kg_err *err)
     return result < 0 ? result : take_words(table, "environment", &secrets->environment, err);
 }
 
+/* -- the cluster ------------------------------------------------------------------------------- */
+
+static int take_cluster(struct local *local, struct kg_err *err)
+{
+    const struct kg_node *table = kg_node_get(local->doc->root, "cluster");
+    if (table == NULL)
+        return 0;
+    const struct kg_node *password = kg_node_get(table, "password");
+    if (table->type != KG_OBJECT || table->count != (password != NULL))
+        return fail_at(err, table, "cluster is a table with one key, password");
+    if (password != NULL && (password->type != KG_STRING ||
+                             memchr(password->text.data, '\0', password->text.length) != NULL))
+        return fail_at(err, password, "password takes a text");
+    local->cluster_password = password ? password->text : KG_STR("");
+    return 0;
+}
+
 /* -- the sections ------------------------------------------------------------------------------ */
 
 static int take_sections(struct local *local, struct kg_err *err)
@@ -269,9 +286,9 @@ struct local *local_read(struct kg_str text, const struct local_lookup *lookup, 
 {
     struct local *local = kg_alloc(sizeof(*local));
     if (read_document(local, text, lookup, err) == 0 && take_sections(local, err) == 0 &&
-        take_secrets(local, err) == 0 && local_take_providers(local, lookup, err) == 0 &&
-        local_take_models(local, err) == 0 && local_take_grants(local, err) == 0 &&
-        local_take_system_plugins(local, err) == 0)
+        take_secrets(local, err) == 0 && take_cluster(local, err) == 0 &&
+        local_take_providers(local, lookup, err) == 0 && local_take_models(local, err) == 0 &&
+        local_take_grants(local, err) == 0 && local_take_system_plugins(local, err) == 0)
         return local;
     return unusable(local, err);
 }

@@ -102,6 +102,7 @@ struct local {
     struct local_system_plugin *system_plugins;
     size_t system_plugin_count;
     struct local_secrets secrets;
+    struct kg_str cluster_password; /* [cluster]: of the database; empty: libpq looks for one */
     const struct local_problem *problems; /* in the document */
 };
 

@@ -13,6 +13,7 @@
 
 #define ANSWER_HEAD_BYTES 512 /* more than nearly all need */
 #define FIELDS_START      16  /* a power of two */
+#define AWAY_RETRY_SEC    "5" /* by then the daemon has tried to connect again */
 
 const char *const http_via_names[] = {
     [HTTP_VIA_NONE] = "none",   [HTTP_VIA_UNIX] = "unix",   [HTTP_VIA_SESSION] = "session",
@@ -561,6 +562,8 @@ static void put_flat_error(struct kg_json_writer *writer, const struct kg_err *e
 void http_reply_problems(struct http_request *request, const struct kg_err *err,
                          const struct kg_problems *problems_or_null)
 {
+    if (err->code == KG_E_DATABASE_AWAY)
+        http_add_header(request, "Retry-After", AWAY_RETRY_SEC);
     const struct kg_error_row *row = kg_error_row(err->code);
     int refused = request->refusal ? request->refusal->status : 0;
     kg_auto(kg_buf_free) struct kg_buf json = {0};

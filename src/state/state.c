@@ -1,5 +1,5 @@
 /* The daemon's state, whatever keeps it: each call goes to the backend that opened it. */
-#include "state/internal.h"
+#include "state/postgres.h"
 
 #ifdef KAGED_TEST_THREADS
 #include "loop/loop.h"
@@ -15,6 +15,12 @@ void state_check_thread(void)
 }
 #endif
 
+static const struct state_backend *backend_of(const char *place)
+{
+    state_check_thread();
+    return state_cluster_target(place) != NULL ? &state_postgres : &state_sqlite;
+}
+
 static struct state *opened(const struct state_backend *backend, struct state *state)
 {
     if (state != NULL)
@@ -24,14 +30,14 @@ static struct state *opened(const struct state_backend *backend, struct state *s
 
 struct state *state_open(const char *place, struct kg_err *err)
 {
-    state_check_thread();
-    return opened(&state_sqlite, state_sqlite.open(place, err));
+    const struct state_backend *backend = backend_of(place);
+    return opened(backend, backend->open(place, err));
 }
 
 struct state *state_open_readonly(const char *place, struct kg_err *err)
 {
-    state_check_thread();
-    return opened(&state_sqlite, state_sqlite.open_readonly(place, err));
+    const struct state_backend *backend = backend_of(place);
+    return opened(backend, backend->open_readonly(place, err));
 }
 
 void state_close(struct state *state)

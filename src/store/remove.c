@@ -7,7 +7,7 @@
  */
 #include "store/internal.h"
 
-#include "state/state.h"
+#include "state/cluster.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -107,6 +107,8 @@ int store_forget_choice(struct store *store, const char *name, struct kg_err *er
     const char *place = store->parts.paths->state_db;
     if (access(place, F_OK) < 0)
         return 0; /* no daemon ever ran here */
+    if (state_cluster_check(place, err) < 0)
+        return -EBUSY;
     struct state *state = state_open(place, err);
     if (state == NULL)
         return -EIO;

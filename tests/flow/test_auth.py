@@ -1,4 +1,5 @@
 """Authentication over TCP: who gets in, who does not, and that nothing secret is left lying about."""
+# also on PostgreSQL
 import contextlib
 import http.client
 import json

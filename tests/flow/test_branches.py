@@ -1,7 +1,6 @@
 """Branches: a session moves between them by undo, redo and rewind, and its id stays."""
+# also on PostgreSQL
 import json
-import os
-import sqlite3
 
 from harness import FlowTest, main, wait_for
 from test_events import Reader
@@ -96,8 +95,7 @@ class Moves(FlowTest):
             listed = shop.daemon.api("GET", "/sessions")[1]["sessions"]
             self.assertEqual([each["id"] for each in listed], [shop.session])
             self.assertEqual(shop.daemon.api("GET", "/sessions/@last")[1]["id"], shop.session)
-            with sqlite3.connect(os.path.join(shop.daemon.home, "state/kaged.db")) as db:
-                (left,), = db.execute("SELECT id FROM session WHERE left_by = ?", (shop.session,))
+            (left,), = shop.daemon.rows(f"SELECT id FROM session WHERE left_by = '{shop.session}'")
             shown = shop.daemon.api("GET", f"/sessions/{left}")[1]
             self.assertEqual((shown["state"], shown["left_by"], shown["entries"] > 3), ("closed", shop.session, True))
             move(shop, "undo", 409, session=left)

@@ -1,4 +1,5 @@
 """The catalog: orgs, members and roles; every route with every role, across two orgs."""
+# also on PostgreSQL
 import http.client
 import json
 

@@ -1,4 +1,5 @@
 """Projects in a running daemon: consents, processes of their own, configurations, reloads."""
+# also on PostgreSQL
 import json
 import os
 import shutil

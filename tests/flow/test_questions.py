@@ -1,5 +1,6 @@
 """Questions of plugins, in every tier: who is asked, who may answer, and what becomes of them; and
 words of the session's model, for those that may have them."""
+# also on PostgreSQL
 import json
 import socket
 import threading

@@ -1,4 +1,5 @@
 """Sessions by the API: what is said, hooks around it, tools, compaction, and what survives."""
+# also on PostgreSQL
 import contextlib
 import json
 import os

@@ -13,6 +13,7 @@ import select
 import shutil
 import signal
 import socket
+import sqlite3
 import subprocess
 import sys
 import tempfile
@@ -22,10 +23,13 @@ import traceback
 import unittest
 import urllib.parse
 
+import postgres
+
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 BUILD = os.path.abspath(os.environ.get("KAGED_BUILD", os.path.join(ROOT, "build/sanitized")))
 KAGED = os.path.join(BUILD, "src/kaged")
 PLUGINS = os.path.join(ROOT, "tests/plugins")
+ON_POSTGRES = os.environ.get("KAGED_TEST_STATE") == "postgres"  # a state that daemons share, see kaged-cluster(7)
 PATIENCE = 60  # seconds that a condition gets on a busy machine; when all is well, none needs them
 
 # Short enough that tests are quick, long enough for a loaded machine.
@@ -257,6 +261,9 @@ class Daemon:
         self.approved = approved
         self.process = None
         self.seen = {}
+        self.must_init = ON_POSTGRES
+        if ON_POSTGRES:
+            self.config["cluster.database"] = postgres.shared_server().database()
         self.write_config()
 
     # life
@@ -322,10 +329,18 @@ class Daemon:
         return subprocess.Popen([KAGED, "--home", self.home, *arguments], env=self.environment(),
                                 stdin=subprocess.DEVNULL, **options)
 
+    def init_state(self):
+        """Before the first start, where the state is to be in a database."""
+        if self.must_init:
+            self.must_init = False
+            code, _, said = self.cli("cluster", "init")
+            assert code == 0, said
+
     def start(self):
         """Starts the daemon and waits until it listens and its plugins are up, or down again."""
         if self.approved:
             self.approve()
+        self.init_state()
         ready, theirs = os.pipe()
         with open(os.path.join(self.base, "log"), "ab") as log:
             self.process = self.popen("start", "--foreground", "--ready-fd", str(theirs),
@@ -462,10 +477,19 @@ class Daemon:
 
     def cli(self, *arguments, input=None, timeout=PATIENCE):
         """(exit code, stdout, stderr) of kaged --home HOME ARGUMENTS"""
+        if arguments[:1] == ("start",):
+            self.init_state()
         done = subprocess.run([KAGED, "--home", self.home, *arguments], input=input, text=True,
                               errors="surrogateescape", env=self.environment(), timeout=timeout,
                               capture_output=True)
         return done.returncode, done.stdout, done.stderr
+
+    def rows(self, sql):
+        """What its state gives for a query, wherever that is."""
+        if ON_POSTGRES:
+            return postgres.shared_server().ask("SET search_path = kaged; " + sql, self.config["cluster.database"])
+        with contextlib.closing(sqlite3.connect(os.path.join(self.home, "state/kaged.db"))) as database:
+            return database.execute(sql).fetchall()
 
     # waiting
 
@@ -571,6 +595,10 @@ class TapResult(unittest.TestResult):
 
 def main():
     """Runs the tests of the calling file; arguments choose among them by substring."""
+    if ON_POSTGRES and postgres.missing() is not None:
+        fails = os.environ.get("CI") == "true"
+        print(f"{'not ok' if fails else 'ok'} 1 - on PostgreSQL{' #' if fails else ' # SKIP'} {postgres.missing()}\n1..1")
+        sys.exit(fails)
     suite = unittest.defaultTestLoader.loadTestsFromModule(sys.modules["__main__"])
     chosen = unittest.TestSuite()
     for group in suite:

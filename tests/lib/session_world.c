@@ -1,6 +1,7 @@
 /* See session_world.h. */
 #include "session_world.h"
 #include "folder.h"
+#include "state_place.h"
 
 #include <setjmp.h>
 #include <stdio.h>
@@ -21,6 +22,7 @@ int session_world_new(void **data)
     snprintf(world->dir, sizeof(world->dir), "/tmp/kaged-session-XXXXXX");
     assert_non_null(mkdtemp(world->dir));
     snprintf(world->path, sizeof(world->path), "%s/kaged.db", world->dir);
+    state_place_begin(world->path);
     session_world_reopen(world);
     const struct session_new new = {
         .project_id = "music", .workdir = "/srv/music", .operator_id = "eve"};
@@ -35,6 +37,7 @@ int session_world_free(void **data)
     struct session_world *world = *data;
     session_clear(&world->session);
     state_close(world->state);
+    state_place_end();
     folder_remove(world->dir);
     free(world);
     return 0;

@@ -1,5 +1,6 @@
 /* The log of sessions: what was appended is there after reopening, in its order, byte by byte. */
 #include "session_world.h"
+#include "state_place.h"
 
 #include <errno.h>
 #include <setjmp.h>
@@ -551,5 +552,5 @@ int main(void)
         TEST(a_switch_goes_to_what_was_left_or_to_a_copy),
         TEST(an_unknown_entry_is_named),
     };
-    return cmocka_run_group_tests_name("session", tests, NULL, NULL);
+    return STATE_PLACE_RUN("session", tests);
 }

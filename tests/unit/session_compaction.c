@@ -1,6 +1,7 @@
 /* Compaction: what has to stay stays, what goes comes back with undo, and a compactor is believed
  * nothing. */
 #include "session_world.h"
+#include "state_place.h"
 
 #include <setjmp.h>
 #include <stdio.h>
@@ -745,5 +746,5 @@ int main(void)
         TEST(places_do_not_run_out),
         TEST(a_long_context_is_compacted_in_good_time),
     };
-    return cmocka_run_group_tests_name("session_compaction", tests, NULL, NULL);
+    return STATE_PLACE_RUN("session_compaction", tests);
 }

@@ -1,5 +1,6 @@
 /* What a model is shown: the right entries, and plugins' text that cannot pass for another's. */
 #include "session_world.h"
+#include "state_place.h"
 
 #include <setjmp.h>
 #include <stdlib.h>
@@ -236,5 +237,5 @@ int main(void)
         TEST(each_agent_has_its_own_context),
         TEST(a_context_is_one_line),
     };
-    return cmocka_run_group_tests_name("session_context", tests, NULL, NULL);
+    return STATE_PLACE_RUN("session_context", tests);
 }

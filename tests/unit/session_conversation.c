@@ -1,6 +1,7 @@
 /* What a model is told of a session: each case is entries, and the texts that come of them. */
 #include "session/session.h"
 #include "session_world.h"
+#include "state_place.h"
 
 #include <setjmp.h>
 #include <stdlib.h>
@@ -298,5 +299,5 @@ int main(void)
         TEST(who_has_no_partner_is_left_out),
         TEST(a_summary_is_asked_of_what_goes),
     };
-    return cmocka_run_group_tests_name("session_conversation", tests, NULL, NULL);
+    return STATE_PLACE_RUN("session_conversation", tests);
 }

@@ -3,6 +3,7 @@
  * each step both have the same context, and what has to hold of every context and plan holds.
  */
 #include "session_world.h"
+#include "state_place.h"
 
 #include <setjmp.h>
 #include <stdio.h>
@@ -385,5 +386,5 @@ static void random_sessions_agree_with_a_model(void **data)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(random_sessions_agree_with_a_model)};
-    return cmocka_run_group_tests_name("session_random", tests, NULL, NULL);
+    return STATE_PLACE_RUN("session_random", tests);
 }

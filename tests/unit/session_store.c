@@ -1,5 +1,6 @@
 /* The store: jobs off the loop, and nothing that was told to be done is ever lost. */
 #include "session_world.h"
+#include "state_place.h"
 
 #include <errno.h>
 #include <setjmp.h>
@@ -375,18 +376,22 @@ static void a_killed_writer_loses_nothing_that_it_told(void **data)
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
+/* On both kinds of state; the other two are about the lock, and the disk, of a file. */
+#define SHARED_TESTS                                                                               \
+    TEST(jobs_of_one_turn_are_done_in_their_order), TEST(who_fails_takes_back_only_its_own),       \
+        TEST(a_reader_sees_what_was_told_to_be_done), TEST(a_reader_cannot_write),                 \
+        TEST(freeing_the_store_finishes_what_was_asked),                                           \
+        cmocka_unit_test_setup_teardown(a_killed_writer_loses_nothing_that_it_told,                \
+                                        session_world_new, session_world_free)
+
 int main(void)
 {
+    const struct CMUnitTest shared[] = {SHARED_TESTS};
     const struct CMUnitTest tests[] = {
-        TEST(jobs_of_one_turn_are_done_in_their_order),
-        TEST(who_fails_takes_back_only_its_own),
-        TEST(a_reader_sees_what_was_told_to_be_done),
-        TEST(a_reader_cannot_write),
-        TEST(freeing_the_store_finishes_what_was_asked),
+        SHARED_TESTS,
         TEST(a_batch_without_a_transaction_fails_as_a_whole),
         TEST(a_full_disk_refuses_and_loses_nothing),
-        cmocka_unit_test_setup_teardown(a_killed_writer_loses_nothing_that_it_told,
-                                        session_world_new, session_world_free),
     };
-    return cmocka_run_group_tests_name("session_store", tests, NULL, NULL);
+    return state_place_is_postgres() ? STATE_PLACE_RUN("session_store", shared)
+                                     : STATE_PLACE_RUN("session_store", tests);
 }

@@ -3,6 +3,7 @@
 #include "folder.h"
 #include "loop/loop.h"
 #include "state/sessions.h"
+#include "state_place.h"
 
 #include <errno.h>
 #include <setjmp.h>
@@ -28,6 +29,7 @@ static int set_up(void **data)
     snprintf(fixture->dir, sizeof(fixture->dir), "/tmp/kaged-state-XXXXXX");
     assert_non_null(mkdtemp(fixture->dir));
     snprintf(fixture->path, sizeof(fixture->path), "%s/kaged.db", fixture->dir);
+    state_place_begin(fixture->path);
     *data = fixture;
     return 0;
 }
@@ -35,6 +37,7 @@ static int set_up(void **data)
 static int tear_down(void **data)
 {
     struct fixture *fixture = *data;
+    state_place_end();
     folder_remove(fixture->dir);
     free(fixture);
     return 0;
@@ -593,32 +596,35 @@ static void who_asks_while_his_loop_runs_is_ended(void **data)
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
+/* On both kinds of state. */
+#define SHARED_TESTS                                                                               \
+    TEST(a_new_database_is_private_and_empty), TEST(the_head_survives_reopening),                  \
+        TEST(a_second_handle_sees_what_the_first_wrote), TEST(a_readonly_handle_cannot_write),     \
+        TEST(what_failed_is_kept_until_it_is_forgotten_also_in_projects),                          \
+        TEST(the_operators_choice_is_kept_and_can_be_taken_back),                                  \
+        TEST(credentials_are_kept_until_they_are_removed),                                         \
+        TEST(what_mcp_clients_may_use_is_kept_until_it_is_removed),                                \
+        TEST(what_mcp_clients_called_is_bounded_by_age_and_by_size),                               \
+        TEST(consents_are_kept_and_replaced), TEST(activations_belong_to_a_project),               \
+        TEST(projects_are_kept_until_they_are_unloaded),                                           \
+        TEST(activations_do_not_follow_a_name_into_another_folder),                                \
+        TEST(a_damaged_head_is_an_error_not_a_missing_one),                                        \
+        TEST(a_keeper_writes_in_order_and_tells_the_loop),                                         \
+        TEST(a_keeper_tells_why_it_could_not_write_and_ends_with_nothing_left),                    \
+        TEST(who_asks_while_his_loop_runs_is_ended)
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(a_new_database_is_private_and_empty),
-        TEST(the_head_survives_reopening),
-        TEST(a_second_handle_sees_what_the_first_wrote),
-        TEST(a_readonly_handle_cannot_write),
-        TEST(what_failed_is_kept_until_it_is_forgotten_also_in_projects),
-        TEST(the_operators_choice_is_kept_and_can_be_taken_back),
-        TEST(credentials_are_kept_until_they_are_removed),
-        TEST(what_mcp_clients_may_use_is_kept_until_it_is_removed),
-        TEST(what_mcp_clients_called_is_bounded_by_age_and_by_size),
+        SHARED_TESTS,
         TEST(a_database_of_the_first_version_is_brought_up_to_date),
         TEST(a_session_from_before_branches_stands_on_one),
-        TEST(consents_are_kept_and_replaced),
-        TEST(activations_belong_to_a_project),
-        TEST(projects_are_kept_until_they_are_unloaded),
-        TEST(activations_do_not_follow_a_name_into_another_folder),
         TEST(a_newer_schema_is_refused_in_a_sentence),
         TEST(a_file_that_is_no_database_is_named),
         TEST(a_missing_folder_is_named),
-        TEST(a_damaged_head_is_an_error_not_a_missing_one),
         TEST(a_file_without_schema_reads_as_empty),
-        TEST(a_keeper_writes_in_order_and_tells_the_loop),
-        TEST(a_keeper_tells_why_it_could_not_write_and_ends_with_nothing_left),
-        TEST(who_asks_while_his_loop_runs_is_ended),
     };
-    return cmocka_run_group_tests_name("state", tests, NULL, NULL);
+    const struct CMUnitTest shared[] = {SHARED_TESTS};
+    return state_place_is_postgres() ? STATE_PLACE_RUN("state", shared)
+                                     : STATE_PLACE_RUN("state", tests);
 }

@@ -1,0 +1,249 @@
+"""A daemon whose state is in PostgreSQL: there and back, one daemon at a time, and a database that goes away."""
+import json
+import os
+import signal
+import threading
+
+import postgres
+from harness import PATIENCE, Daemon, FlowTest, UnixConnection, main, wait_for
+
+PROJECT = """\
+version: 1
+name: tea
+primary:
+  model: smart
+"""
+LOCAL = """\
+[providers.none]
+kind = "openai"
+base_url = "http://127.0.0.1:9/v1"
+[models.smart]
+provider = "none"
+model = "m"
+"""
+
+
+class Node(Daemon):
+    """A daemon with one project, on a database of its own, or on the one that is given."""
+
+    def __init__(self, server, url=None, init=("--from-local",), **config):
+        super().__init__(config={"cluster.database": url or server.database(), "cluster.node": "one",
+                                 "cluster.wait_ms": 2000, **config})
+        self.server, self.init = server, init
+        self.write_local(LOCAL)
+        self.root = self.write_project("tea", PROJECT)
+
+    def start(self):
+        if self.init is not None:
+            code, _, said = self.cli("cluster", "init", *self.init)
+            assert code == 0, said
+            self.init = None
+        super().start()
+
+    def ask(self, sql):
+        return self.server.ask(sql, self.config["cluster.database"])
+
+    def new(self):
+        status, answer = self.api("POST", "/projects", {"path": self.root})
+        assert status in (200, 201), answer
+        status, answer = self.api("POST", "/projects/tea/sessions", {})
+        assert status == 201, answer
+        return answer["id"]
+
+    def say(self, session, text):
+        """(status, answer): one entry, without a model."""
+        return self.api("POST", f"/sessions/{session}/messages", {"messages": [{"role": "user", "content": text}]})
+
+    def said(self, session):
+        texts, after = [], 0
+        while True:
+            status, answer = self.api("GET", f"/sessions/{session}/entries?after={after}")
+            assert status == 200, answer
+            if not answer["entries"]:
+                return texts
+            texts += [entry["content"] for entry in answer["entries"] if entry["kind"] == "message"]
+            after = answer["entries"][-1]["seq"]
+
+    def full(self, method, path):
+        """(status, headers) of an answer."""
+        connection = UnixConnection(self.socket, PATIENCE)
+        try:
+            connection.request(method, "/api/v1" + path)
+            response = connection.getresponse()
+            response.read()
+            return response.status, response.headers
+        finally:
+            connection.close()
+
+
+class OnPostgres(FlowTest):
+    @classmethod
+    def setUpClass(cls):
+        postgres.need()
+        cls.server = postgres.shared_server()
+
+
+class There(OnPostgres):
+    def test_session_lives_in_the_database_and_outlives_the_daemon(self):
+        with Node(self.server) as node:
+            session = node.new()
+            self.assertEqual(node.say(session, "hello")[0], 200)
+            node.stop()
+            node.start()
+            self.assertEqual(node.said(session), ["hello"])
+            self.assertEqual(node.ask("SELECT count(*) FROM kaged.session_entry WHERE kind = 'message'"), [["1"]])
+            code, out, _ = node.cli("cluster", "status", "--json")
+            facts = json.loads(out)
+            self.assertEqual((code, facts["node"], facts["held"], facts["sessions"]), (0, "one", True, 1))
+            self.assertIn("database         postgres://", node.cli("doctor")[1])
+
+    def test_home_goes_there_and_comes_back(self):
+        url = self.server.database()
+        node = Node(self.server, url, init=None)
+        node.config.pop("cluster.database")
+        node.write_config()
+        with node:
+            session = node.new()
+            node.say(session, "at home")
+            node.stop()
+            node.write_config(cluster__database=url)
+            code, out, _ = node.cli("cluster", "init", "--from-local")
+            self.assertEqual(code, 0)
+            self.assertRegex(out, r"session_entry +2\n")
+            node.start()
+            self.assertEqual(node.said(session), ["at home"])
+            node.say(session, "away")
+            node.stop()
+            node.config.pop("cluster.database")
+            node.write_config()
+            with self.assertRaisesRegex(AssertionError, "is in a database since kaged cluster init"):
+                node.start()
+            node.process = None
+            node.write_config(cluster__database=url)
+            self.assertEqual(node.cli("cluster", "leave")[0], 2)
+            self.assertEqual(node.cli("cluster", "leave", "--to-local")[0], 0)
+            node.config.pop("cluster.database")
+            node.write_config()
+            node.start()
+            self.assertEqual(node.said(session), ["at home", "away"])
+
+    def test_second_daemon_is_refused_by_the_name_of_the_first(self):
+        with Node(self.server) as node:
+            other = Node(self.server, node.config["cluster.database"], None, **{"cluster.node": "two"})
+            try:
+                state = os.path.join(other.home, "state")
+                os.makedirs(state, exist_ok=True)
+                with open(os.path.join(node.home, "state/cluster")) as note:
+                    text = note.read()
+                with open(os.path.join(state, "cluster"), "w") as note:
+                    note.write(text)
+                with self.assertRaisesRegex(AssertionError, "the daemon of node one has it"):
+                    other.start()
+                self.assertEqual(node.api("GET", "/sessions")[0], 200)
+                node.stop()
+                other.start()
+                other.stop()
+            finally:
+                other.discard()
+
+    def test_password_comes_from_a_secret_and_is_shown_nowhere(self):
+        password = "correct horse battery"
+        with Node(self.server) as node:
+            node.ask(f"ALTER ROLE kaged PASSWORD '{password}'")
+            node.stop()
+            node.write_local(LOCAL + '[cluster]\npassword = "${secret:pg}"\n')
+            self.assertNotEqual(node.cli("cluster", "status")[0], 0)  # the secret is not there
+            self.assertEqual(node.cli("secret", "set", "pg", input=password)[0], 0)
+            self.assertEqual(node.cli("cluster", "status")[0], 0)
+            node.start()
+            self.assertEqual(node.api("GET", "/sessions")[0], 200)
+            self.assertNotIn(password, node.log() + json.dumps(node.api("GET", "/config")[1]))
+            node.stop()
+            node.write_config(cluster__database="postgres://kaged:visible@/x")
+            with self.assertRaisesRegex(AssertionError, "has a password in it"):
+                node.start()
+            node.process = None
+
+
+class Away(FlowTest):
+    """Each has a server of its own, to take away."""
+
+    @classmethod
+    def setUpClass(cls):
+        postgres.need()
+
+    def test_database_that_is_away_at_the_start_is_waited_for(self):
+        with postgres.Server() as server, Node(server) as node:
+            node.stop()
+            server.stop()
+            with self.assertRaisesRegex(AssertionError, "(?s)waiting for it.*never ready|never ready.*waiting for it"):
+                node.start()
+            node.process = None
+            node.write_config(cluster__wait_ms=PATIENCE * 1000)
+            later = threading.Timer(1, server.start)
+            later.start()
+            node.start()
+            later.join()
+            self.assertEqual(node.api("GET", "/sessions")[0], 200)
+
+    def test_calls_get_503_while_it_is_away_and_nothing_that_was_answered_is_lost(self):
+        with postgres.Server() as server, Node(server) as node:
+            session = node.new()
+            done, stop = [], threading.Event()
+
+            def talk():
+                number = 0
+                while not stop.is_set():
+                    number += 1
+                    status, answer = node.say(session, str(number))
+                    if status == 200:
+                        done.append(str(number))
+                    else:
+                        assert status == 503 and answer["error"]["code"] == "database_away", answer
+
+            speaker = threading.Thread(target=talk)
+            speaker.start()
+            try:
+                for crash in (signal.SIGINT, signal.SIGQUIT, signal.SIGINT):
+                    before = len(done)
+                    wait_for(lambda: len(done) > before + 5, "entries")
+                    server.stop(crash)
+                    wait_for(lambda: node.full("GET", "/sessions")[0] == 503, "an answer 503")
+                    status, headers = node.full("GET", f"/sessions/{session}/entries")
+                    self.assertEqual((status, headers["Retry-After"]), (503, "5"))
+                    self.assertEqual(node.api("GET", "/status")[0], 200)  # the rest goes on
+                    server.start()
+                    wait_for(lambda: node.full("GET", "/sessions")[0] == 200, "the database's return")
+                before = len(done)
+                wait_for(lambda: len(done) > before + 5, "entries")
+            finally:
+                stop.set()
+                speaker.join()
+            there = node.said(session)
+            self.assertEqual([text for text in done if text not in set(there)], [])
+            self.assertEqual(len(there), len(set(there)))  # none was written twice
+            print(f"# {len(done)} entries were acknowledged over three restarts; all are there")
+            wait_for(lambda: "is back after" in node.log(), "its word in the log")
+
+    def test_who_comes_back_late_refuses_work_and_says_who_has_it(self):
+        with postgres.Server() as server, Node(server) as node:
+            node.new()
+            node.ask("UPDATE kaged.cluster SET holder = 'two', incarnation = 'another'")
+            node.ask("SELECT pg_terminate_backend(pid, 60000) FROM pg_stat_activity "
+                     "WHERE application_name LIKE 'kaged one %'")
+            wait_for(lambda: "node two has it" in node.log(), "its word in the log")
+            self.assert_error((lambda s, a: (s, a["error"]))(*node.api("GET", "/sessions")), 503, "database_away")
+
+    def test_server_without_connections_left_is_away_and_then_is_not(self):
+        with postgres.Server() as server, Node(server) as node:
+            node.new()
+            server.stop()
+            server.start("max_connections=4", "superuser_reserved_connections=0")
+            wait_for(lambda: node.full("GET", "/sessions")[0] in (200, 503), "an answer")
+            server.stop()
+            server.start()
+            wait_for(lambda: node.full("GET", "/sessions")[0] == 200, "the database's return")
+
+
+if __name__ == "__main__":
+    main()
