@@ -68,6 +68,10 @@ static const struct carry_table {
     {"package_grant", "org, pid, capability, granted_by, at_ms", "tttti", "org, pid, capability",
      NULL},
     {"llm_config", "id, org, name, value, box, created_ms, changed_ms", "tttttii", "id", NULL},
+    {"orchestrator",
+     "id, org, name, framework, mode, tier, whoami, config, plugins, deleted, created_by, "
+     "created_ms, changed_ms",
+     "tttttttttitii", "id", NULL},
 };
 
 /* One value of a row; it is borrowed. */

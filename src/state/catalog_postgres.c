@@ -236,6 +236,45 @@ static int pg_llm_configs(struct state *state, const char *org, const char *id,
     return 0;
 }
 
+/* -- orchestrators ----------------------------------------------------------------------------- */
+
+static int pg_orchestrator_set(struct state *state, const struct state_orchestrator *orchestrator,
+                               struct kg_err *err)
+{
+    return postgres_run(state, PG_ORCHESTRATOR_SET, err, "tttttttttitii", orchestrator->id,
+                        orchestrator->org, orchestrator->name, orchestrator->framework,
+                        orchestrator->mode, orchestrator->tier, orchestrator->whoami,
+                        orchestrator->config, orchestrator->plugins, (int64_t)orchestrator->deleted,
+                        orchestrator->created_by, orchestrator->created_ms,
+                        orchestrator->changed_ms);
+}
+
+static int pg_orchestrators(struct state *state, const char *org_or_null, const char *id_or_null,
+                            state_orchestrator_fn *visit, void *data, struct kg_err *err)
+{
+    struct postgres_row row;
+    int result = postgres_begin(state, PG_ORCHESTRATORS, &row, err, "tt", org_or_null, id_or_null);
+    if (result < 0)
+        return result;
+    while (postgres_next(&row))
+        visit(data, &(struct state_orchestrator){
+                        .id = postgres_text(&row, 0),
+                        .org = postgres_text(&row, 1),
+                        .name = postgres_text(&row, 2),
+                        .framework = postgres_text(&row, 3),
+                        .mode = postgres_text(&row, 4),
+                        .tier = postgres_text(&row, 5),
+                        .whoami = postgres_text(&row, 6),
+                        .config = postgres_text(&row, 7),
+                        .plugins = postgres_text(&row, 8),
+                        .deleted = postgres_int(&row, 9) != 0,
+                        .created_by = postgres_text(&row, 10),
+                        .created_ms = postgres_int(&row, 11),
+                        .changed_ms = postgres_int(&row, 12),
+                    });
+    return 0;
+}
+
 const struct state_catalog_backend state_catalog_postgres = {
     .org_set = pg_org_set,
     .orgs = pg_orgs,
@@ -256,4 +295,6 @@ const struct state_catalog_backend state_catalog_postgres = {
     .llm_config_set = pg_llm_config_set,
     .llm_config_remove = pg_llm_config_remove,
     .llm_configs = pg_llm_configs,
+    .orchestrator_set = pg_orchestrator_set,
+    .orchestrators = pg_orchestrators,
 };

@@ -83,10 +83,10 @@ static int pg_sessions(struct state *state, const struct state_session_query *qu
                        state_session_fn *visit, void *data, struct kg_err *err)
 {
     struct postgres_row row;
-    int result =
-        postgres_begin(state, query->project_id ? PG_SESSIONS_OF_PROJECT : PG_SESSIONS, &row, err,
-                       query->project_id ? "tttiit" : "tttii", query->first, query->past,
-                       query->state, query->limit, (int64_t)query->left, query->project_id);
+    int result = postgres_begin(state, query->project_id ? PG_SESSIONS_OF_PROJECT : PG_SESSIONS,
+                                &row, err, query->project_id ? "tttiitt" : "tttii", query->first,
+                                query->past, query->state, query->limit, (int64_t)query->left,
+                                query->project_id, query->operator_id);
     return result < 0 ? result : visit_sessions(&row, visit, data);
 }
 

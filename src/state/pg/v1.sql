@@ -278,3 +278,20 @@ CREATE TABLE llm_config (
     changed_ms bigint NOT NULL
 );
 CREATE UNIQUE INDEX llm_config_name ON llm_config (org, name);
+
+CREATE TABLE orchestrator (
+    id         text COLLATE "C" PRIMARY KEY,
+    org        text COLLATE "C" NOT NULL,
+    name       text COLLATE "C" NOT NULL,
+    framework  text NOT NULL,
+    mode       text NOT NULL,
+    tier       text NOT NULL,
+    whoami     text,
+    config     text NOT NULL,
+    plugins    text NOT NULL,
+    deleted    bigint NOT NULL CHECK (deleted IN (0, 1)),
+    created_by text,
+    created_ms bigint NOT NULL,
+    changed_ms bigint NOT NULL
+);
+CREATE UNIQUE INDEX orchestrator_name ON orchestrator (org, name) WHERE deleted = 0;
