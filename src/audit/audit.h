@@ -62,11 +62,13 @@ void audit_close(struct audit *audit);
 
 /*
  * The request that is being handled: an event that is given none is of this one. Who goes on with
- * its work later takes it along, and puts it back for that time.
+ * its work later takes it along, and puts it back for that time. The lines of its events have its
+ * traceparent, if it came with one.
  */
 #define AUDIT_REQUEST_MAX 64
 struct audit_request {
-    char id[AUDIT_REQUEST_MAX + 1]; /* "": none */
+    char id[AUDIT_REQUEST_MAX + 1];        /* "": none */
+    char traceparent[KG_TRACEPARENT_TEXT]; /* the trace that it is part of; "": none is known */
 };
 struct audit_request audit_request(const struct audit *audit);
 /* Returns the one before, which is to be put back. */

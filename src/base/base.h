@@ -295,6 +295,10 @@ void kg_ulid_count_up(char text[KG_ULID_LENGTH]); /* to the next one in order */
 void kg_ulid_time(int64_t wall_ms, char ret_text[KG_ULID_TIME]);
 struct kg_id kg_id_new(const char *prefix); /* "req_", "evt_", ... at most five characters, or "" */
 
+#define KG_TRACEPARENT_TEXT 56 /* of W3C Trace Context, and NUL */
+/* False: it is none, and is as if it had not come. */
+bool kg_traceparent_read(struct kg_str given, char ret_text[KG_TRACEPARENT_TEXT]);
+
 /* -- paths, as texts --------------------------------------------------------------------------- */
 
 /* Whether the path is the folder, or below it; both are written plainly. Nothing is in "". */

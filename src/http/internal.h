@@ -208,7 +208,8 @@ struct http_request {
     char profile[HTTP_PROFILE_MAX + 1];  /* of MCP clients, that the token is confined to, or "" */
     char principal[CATALOG_ID_TEXT];     /* whose the token is; "": the operator's own */
     char request_id[HTTP_REQUEST_ID_MAX + 1];
-    struct host_asker *asker; /* a reference; NULL: nobody wanted it yet */
+    char traceparent[KG_TRACEPARENT_TEXT]; /* "": it came with none that is one */
+    struct host_asker *asker;              /* a reference; NULL: nobody wanted it yet */
 
     struct kg_buf head;
     struct http_scan scan;
