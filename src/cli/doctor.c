@@ -17,6 +17,7 @@
 #define TRIAL_BYTES      65536
 #define TRIAL_INPUT      "as it went in"
 #define DAEMON_WAIT_MS   3000
+#define SERVICES_WAIT_MS 30000 /* a bucket is tried meanwhile */
 #define NAME_COLUMNS     16
 
 /* -- the trial --------------------------------------------------------------------------------- */
@@ -247,6 +248,48 @@ static void add_system_plugins(const struct cli *cli, const struct cage_owner *o
     local_free(local);
 }
 
+/* -- what the daemon asks outside ---------------------------------------------------------------
+ */
+
+static void add_forward(struct cage_checks *checks, const struct kg_node *forward)
+{
+    kg_auto(kg_buf_free) struct kg_buf detail = {0};
+    const char *means = NULL, *remedy = NULL;
+    bool lost = kg_node_number(forward, "lost") > 0 || kg_node_number(forward, "lost_files") > 0;
+    print_words(&detail, forward, "{target}: {sent} events sent");
+    if (lost) {
+        print_words(&detail, forward,
+                    "; {lost} events and {lost_files} whole files could not be sent in time");
+        means = "the receiver lacks them; the log has them, as far as audit.keep reaches";
+        remedy = "raise audit.keep, or see why the receiver was away";
+    }
+    if (kg_node_number(forward, "failures") > 0) {
+        print_words(&detail, forward,
+                    "; {waiting_bytes} bytes of the log wait, it is tried again: {problem}");
+        means = "events wait in the log, and are lost to the receiver once it is rotated";
+        remedy = "fix what the message names; it goes on by itself then";
+    }
+    cage_checks_add(checks, "audit forward", means ? CAGE_STATUS_DEGRADED : CAGE_STATUS_OK,
+                    kg_buf_terminate(&detail), means, remedy);
+}
+
+static void add_services(const struct cli *cli, struct cage_checks *checks)
+{
+    const struct client_request request = {
+        .method = "GET", .target = "/api/v1/services", .silence_ms = SERVICES_WAIT_MS};
+    struct client_reply reply = {0};
+    struct kg_err err = {0};
+    bool answered =
+        client_exchange(cli->paths.socket, &request, &reply, &err) == 0 && reply.status == 200;
+    kg_auto(kg_doc_cleanup) struct kg_doc *doc =
+        answered ? kg_json_read(kg_buf_view(&reply.body), NULL) : NULL;
+    const struct kg_node *forward =
+        doc ? kg_node_typed(doc->root, "audit_forward", KG_OBJECT) : NULL;
+    if (forward != NULL)
+        add_forward(checks, forward);
+    kg_buf_free(&reply.body);
+}
+
 /* -- showing ----------------------------------------------------------------------------------- */
 
 static const struct {
@@ -329,6 +372,7 @@ int cli_doctor(struct cli *cli)
     config_free(config);
     enum cage_status worst = cage_checks_worst(&checks);
     add_system_plugins(cli, &owner, &checks);
+    add_services(cli, &checks);
     if (cli->json) {
         struct kg_json_writer json = kg_json_writer(&text);
         cage_checks_json(&checks, worst, &json);

@@ -5,6 +5,7 @@
 #include "config/config.h"
 
 #include "base/doc.h"
+#include "base/url.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -16,6 +17,7 @@
 #define FOLDER_BYTES_MAX 4095
 #define PART_BYTES_MAX   255
 #define PLUGIN_BYTES_MAX 192
+#define URL_BYTES_MAX    4096
 
 static bool is_folder(struct kg_str text)
 {
@@ -59,6 +61,23 @@ static bool is_project(struct kg_str text)
     return kg_str_is(text, "*") || (has_only(text, "-_") && text.length <= PLUGIN_BYTES_MAX);
 }
 
+static bool is_forward(struct kg_str text)
+{
+    static const char *const sockets[] = {"journal", "syslog"};
+    for (size_t i = 0; i < KG_COUNT(sockets); i++) {
+        struct kg_str rest = text;
+        if (!kg_str_starts(text, sockets[i]))
+            continue;
+        rest = kg_str_from(text, strlen(sockets[i]));
+        return rest.length == 0 || (rest.data[0] == ':' && is_folder(kg_str_from(rest, 1)));
+    }
+    kg_auto(kg_free) char *url = kg_str_dup(text);
+    kg_auto(kg_free) char *host = NULL;
+    uint16_t port;
+    return text.length <= URL_BYTES_MAX && strlen(url) == text.length &&
+           strpbrk(url, " \t\r\n") == NULL && kg_url_host(url, &host, &port);
+}
+
 static const struct config_form form_FOLDER = {"an absolute folder", "absolute folders", is_folder},
                                 form_HOST = {"the name of a host", "names of hosts", is_host},
                                 form_PLUGIN = {"the name of a plugin", "names of plugins",
@@ -67,6 +86,10 @@ static const struct config_form form_FOLDER = {"an absolute folder", "absolute f
                                                 "ids of projects, or *", is_project},
                                 form_SCRIPT = {"the name of a script", "names of scripts",
                                                is_script},
+                                form_FORWARD = {"journal, syslog, one of them with \":\" and the "
+                                                "path of a socket, or an http:// or https:// "
+                                                "address",
+                                                "such targets", is_forward},
                                 form_GRANT = {"a capability of scripts", "capabilities of scripts",
                                               config_grant_fits, config_grant_explain};
 

@@ -325,6 +325,7 @@ void http_put_lines(struct kg_json_writer *json, const char *key, struct kg_str 
 /* -- handlers, for the table of routes --------------------------------------------------------- */
 
 http_handler_fn http_handle_health;
+http_handler_fn http_handle_services;
 http_handler_fn http_handle_system_plugins;
 http_handler_fn http_handle_system_plugin;
 http_handler_fn http_handle_status;

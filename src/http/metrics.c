@@ -226,6 +226,25 @@ static void put_figure(struct kg_buf *out, const char *name, const char *type, c
     kg_buf_printf(out, "%s %.15g\n", name, value);
 }
 
+static void put_forward(struct kg_buf *out, const struct forward *forward)
+{
+    if (forward == NULL)
+        return;
+    const struct forward_facts facts = forward_facts(forward);
+    put_figure(out, "kaged_audit_forward_sent_total", "counter",
+               "Events that audit.forward sent on.", (double)facts.sent);
+    put_figure(out, "kaged_audit_forward_lost_total", "counter",
+               "Events that it could not send before their file was rotated away.",
+               (double)facts.lost);
+    put_figure(out, "kaged_audit_forward_lost_files_total", "counter",
+               "Files that were gone before it could count what was in them.",
+               (double)facts.lost_files);
+    put_figure(out, "kaged_audit_forward_failures", "gauge", "Attempts in a row that failed.",
+               (double)facts.failures);
+    put_figure(out, "kaged_audit_forward_waiting_bytes", "gauge",
+               "Bytes of the log that are not sent yet.", (double)facts.waiting_bytes);
+}
+
 static void put_daemon(struct kg_buf *out, struct host *host)
 {
     const struct host_figures *figures = host_figures(host);
@@ -247,6 +266,7 @@ static void put_daemon(struct kg_buf *out, struct host *host)
                (double)host_audit_count(host));
     put_figure(out, "kaged_audit_queue_bytes", "gauge", "Audit events that wait for the disk.",
                (double)audit_waiting_bytes(host_audit(host)));
+    put_forward(out, host_forward(host));
     put_help(out, "kaged_loop_lag_seconds", "histogram", "How late a timer of the loop was.");
     put_histogram(out, "kaged_loop_lag_seconds", "", &figures->lag);
 }
