@@ -3,7 +3,7 @@
 #define KAGED_CATALOG_INTERNAL_H
 
 #include "catalog/catalog.h"
-#include "catalog/objects.h"
+#include "objects/objects.h"
 #include "state/catalog.h"
 
 #define CATALOG_ORGS_MAX       10000
@@ -42,6 +42,7 @@ struct catalog {
 
 void catalog_uuid(char ret_text[CATALOG_ID_TEXT]);
 struct state_keeper *catalog_keeper(const struct catalog *catalog);
+struct loop_worker *catalog_worker(struct catalog *catalog); /* made at its first use */
 
 /* -- answers: answer.c ------------------------------------------------------------------------- */
 

@@ -18,6 +18,7 @@
 #define TRIAL_INPUT      "as it went in"
 #define DAEMON_WAIT_MS   3000
 #define SERVICES_WAIT_MS 30000 /* a bucket is tried meanwhile */
+#define CLOCK_MS         120000
 #define NAME_COLUMNS     16
 
 /* -- the trial --------------------------------------------------------------------------------- */
@@ -273,6 +274,33 @@ static void add_forward(struct cage_checks *checks, const struct kg_node *forwar
                     kg_buf_terminate(&detail), means, remedy);
 }
 
+/* Signatures are refused a quarter of an hour from its time: it is told before. */
+static void add_bucket(struct cage_checks *checks, const struct kg_node *bucket)
+{
+    kg_auto(kg_buf_free) struct kg_buf detail = {0};
+    kg_auto(kg_free) char *remedy = kg_str_dup(cli_text(bucket, "hint"));
+    int64_t clock_ms = kg_node_number(bucket, "clock_ms");
+    const char *means = NULL;
+    if (cli_text(bucket, "problem").length > 0) {
+        print_words(&detail, bucket, "{bucket}: {problem}");
+        means = "packages cannot be uploaded, and only those of the cache be had";
+    } else if (!kg_node_is_true(bucket, "may_read") || !kg_node_is_true(bucket, "may_write")) {
+        print_words(&detail, bucket, "{bucket}: what was put did not come back as it was");
+        means = "packages cannot be kept there";
+    } else {
+        print_words(&detail, bucket, "{bucket}: an object was put, read and removed");
+    }
+    if (clock_ms > CLOCK_MS || clock_ms < -CLOCK_MS) {
+        print_words(&detail, bucket, "; its clock is ahead of ours by {clock_ms} ms");
+        means = means ? means : "once that is a quarter of an hour, it refuses all";
+    }
+    cage_checks_add(checks, "bucket", means ? CAGE_STATUS_DEGRADED : CAGE_STATUS_OK,
+                    kg_buf_terminate(&detail), means,
+                    means == NULL       ? NULL
+                    : remedy[0] != '\0' ? remedy
+                                        : "set the clock, or see what the server says");
+}
+
 static void add_services(const struct cli *cli, struct cage_checks *checks)
 {
     const struct client_request request = {
@@ -285,8 +313,11 @@ static void add_services(const struct cli *cli, struct cage_checks *checks)
         answered ? kg_json_read(kg_buf_view(&reply.body), NULL) : NULL;
     const struct kg_node *forward =
         doc ? kg_node_typed(doc->root, "audit_forward", KG_OBJECT) : NULL;
+    const struct kg_node *bucket = doc ? kg_node_typed(doc->root, "bucket", KG_OBJECT) : NULL;
     if (forward != NULL)
         add_forward(checks, forward);
+    if (bucket != NULL)
+        add_bucket(checks, bucket);
     kg_buf_free(&reply.body);
 }
 

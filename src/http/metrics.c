@@ -245,6 +245,25 @@ static void put_forward(struct kg_buf *out, const struct forward *forward)
                "Bytes of the log that are not sent yet.", (double)facts.waiting_bytes);
 }
 
+static void put_objects(struct kg_buf *out, const struct catalog *catalog)
+{
+    const struct objects_facts facts = objects_facts(catalog_objects(catalog));
+    if (facts.bucket == NULL)
+        return;
+    put_figure(out, "kaged_objects_hits_total", "counter", "Objects that were in the cache.",
+               (double)facts.hits);
+    put_figure(out, "kaged_objects_misses_total", "counter",
+               "Objects that had to come from the bucket.", (double)facts.misses);
+    put_figure(out, "kaged_objects_received_bytes_total", "counter", "Bytes from the bucket.",
+               (double)facts.bytes_in);
+    put_figure(out, "kaged_objects_sent_bytes_total", "counter", "Bytes to the bucket.",
+               (double)facts.bytes_out);
+    put_figure(out, "kaged_objects_errors_total", "counter",
+               "Objects that could not be had or put.", (double)facts.errors);
+    put_figure(out, "kaged_objects_cache_bytes", "gauge",
+               "Bytes in the cache, when it was last written.", (double)facts.cache_bytes);
+}
+
 static void put_daemon(struct kg_buf *out, struct host *host)
 {
     const struct host_figures *figures = host_figures(host);
@@ -276,6 +295,8 @@ static void on_measured(void *data)
     struct http_request *request = data;
     kg_auto(kg_buf_free) struct kg_buf text = {0};
     put_daemon(&text, http_host(request));
+    if (http_server_of(request) != NULL && http_server_of(request)->catalog != NULL)
+        put_objects(&text, http_server_of(request)->catalog);
     put_plugins(&text, http_host(request));
     http_reply_text(request, 200, "text/plain; version=0.0.4; charset=utf-8", kg_buf_view(&text));
 }

@@ -583,6 +583,8 @@ void http_reply_problems(struct http_request *request, const struct kg_err *err,
     else
         put_error(&writer, request, err, problems_or_null);
     kg_json_end(&writer, '}');
+    if (err->code == KG_E_OBJECTS)
+        http_add_header(request, "Retry-After", "5");
     http_reply(request, refused ? refused : row->http_status, kg_buf_view(&json));
 }
 
