@@ -319,6 +319,7 @@ int kg_write_all(int fd, const void *data, size_t length);
 int kg_make_dirs(const char *path, mode_t mode, struct kg_err *err);
 /* Copies a file to a name that must be free, and waits for the disk. 0 or a negative errno. */
 int kg_copy_file(const char *from, const char *to, mode_t mode);
+int kg_copy_fd(int from, const char *to, mode_t mode); /* the same, from where it stands */
 
 /* -- options of helpers: NAME=VALUE, a number each --------------------------------------------- */
 

@@ -446,6 +446,35 @@ static void package_changed(struct catalog_op *op)
                AUDIT_V_TEXT(op->asker.operator_id));
 }
 
+static int run_find(struct state_task *task, struct state *state, struct kg_err *err)
+{
+    struct one_op *one = KG_CONTAINER(task, struct one_op, op.task);
+    return package_find(state, &one->query, &one->row, err);
+}
+
+static void on_files_there(void *data, const struct kg_err *err_or_null)
+{
+    struct one_op *one = data;
+    package_row_free(&one->row);
+    if (err_or_null != NULL)
+        catalog_op_answer(&one->op, err_or_null);
+    else
+        catalog_op_write(&one->op);
+}
+
+/* What is enabled can be run: its files are there before anybody is told so. */
+static void on_found_to_enable(struct state_task *task, const struct kg_err *err_or_null)
+{
+    struct one_op *one = KG_CONTAINER(task, struct one_op, op.task);
+    const struct state_package *row = &one->row.row;
+    if (err_or_null != NULL) {
+        catalog_op_answer(&one->op, err_or_null);
+        return;
+    }
+    one->op.task.run = run_change;
+    catalog_tree_prepare(one->op.catalog, row->object, (uint64_t)row->bytes, on_files_there, one);
+}
+
 /* A version of the org's own, or by the system's admin of the system's. */
 void catalog_package_enable(const struct catalog_request *request, struct kg_str id, bool enable)
 {
@@ -456,7 +485,13 @@ void catalog_package_enable(const struct catalog_request *request, struct kg_str
     one->op.then = package_changed;
     one->query.id = one->key;
     one->enable = enable;
-    catalog_op_write(&one->op);
+    if (!enable) {
+        catalog_op_write(&one->op);
+        return;
+    }
+    one->op.task.run = run_find;
+    one->op.task.done = on_found_to_enable;
+    state_keeper_read(catalog_keeper(request->catalog), &one->op.task);
 }
 
 /* -- what was uploaded ------------------------------------------------------------------------- */
@@ -500,12 +535,6 @@ static void on_download_opened(void *data, int fd, const struct kg_err *err_or_n
     loop_worker_submit(catalog_worker(download->one.op.catalog), &download->job);
 }
 
-static int run_download(struct state_task *task, struct state *state, struct kg_err *err)
-{
-    struct one_op *one = KG_CONTAINER(task, struct one_op, op.task);
-    return package_find(state, &one->query, &one->row, err);
-}
-
 static void on_download_found(struct state_task *task, const struct kg_err *err_or_null)
 {
     struct download *download = KG_CONTAINER(task, struct download, one.op.task);
@@ -526,7 +555,7 @@ void catalog_package_download(const struct catalog_request *request, struct kg_s
     one_op_init(one, id);
     download->fd = -1;
     one->op.clean = download_op_clean;
-    one->op.task.run = run_download;
+    one->op.task.run = run_find;
     one->op.task.done = on_download_found;
     one->query.id = one->key;
     one->query.with_system = request->org.data != NULL;

@@ -199,18 +199,6 @@ static int check_system(const struct catalog_upload *upload, struct state *state
                    row->pid);
 }
 
-/* Files go into their place last; a rename that fails takes the row back. */
-static int put_tree(struct catalog_upload *upload, struct kg_err *err)
-{
-    struct catalog *catalog = upload->op.catalog;
-    kg_auto(kg_free) char *place = kg_format("%s/%s", catalog->trees, upload->hash);
-    if (access(place, F_OK) == 0)
-        return 0;
-    if (rename(upload->tree, place) < 0)
-        return kg_fail_errno(err, errno, "put the files of a package into their place");
-    return 0;
-}
-
 static int run_row(struct state_task *task, struct state *state, struct kg_err *err)
 {
     struct catalog_upload *upload = KG_CONTAINER(task, struct catalog_upload, op.task);
@@ -240,7 +228,9 @@ static int run_row(struct state_task *task, struct state *state, struct kg_err *
     result = state_package_add(state, &row, err);
     if (result == 0)
         result = package_settle_latest(state, row.org, pid, err);
-    return result < 0 ? result : put_tree(upload, err);
+    /* Files go into their place last; a rename that fails takes the row back. */
+    return result < 0 ? result
+                      : catalog_tree_place(upload->op.catalog, upload->tree, upload->hash, err);
 }
 
 static void put_answer(struct catalog_upload *upload)
@@ -322,20 +312,7 @@ static void write_row(struct catalog_upload *upload)
 static void run_copy(struct loop_job *job)
 {
     struct catalog_upload *upload = KG_CONTAINER(job, struct catalog_upload, job);
-    const struct store_fetched *fetched = upload->fetched;
-    const struct catalog *catalog = upload->op.catalog;
-    kg_auto(kg_free) char *name = kg_format(".%s", kg_id_new("new_").text);
-    if (kg_make_dirs(catalog->trees, 0700, &upload->job_err) < 0)
-        return;
-    kg_auto(kg_close) int from =
-        openat(fetched->quarantine->fd, "tree", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    kg_auto(kg_close) int parent = open(catalog->trees, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (from < 0 || parent < 0) {
-        kg_fail_errno(&upload->job_err, errno, "open the files of a package");
-        return;
-    }
-    upload->tree = kg_format("%s/%s", catalog->trees, name);
-    tree_copy(from, &fetched->tree, parent, name, &upload->job_err);
+    upload->tree = catalog_tree_copy(upload->op.catalog, upload->fetched, &upload->job_err);
 }
 
 /* -- whose pid it is --------------------------------------------------------------------------- */
@@ -597,6 +574,7 @@ void catalog_stop(struct catalog *catalog)
 {
     catalog->stopping = true;
     objects_stop(catalog->objects);
+    catalog_trees_stop(catalog);
     for (struct catalog_upload *upload = catalog->uploads, *next; upload != NULL; upload = next) {
         next = upload->next;
         bool waits = upload->fetch != NULL || upload->discovery != NULL;

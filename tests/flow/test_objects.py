@@ -5,9 +5,12 @@ import http.client
 import json
 import os
 import random
+import shutil
+import subprocess
 import time
 import unittest
 
+import rgw
 import s3
 from harness import PATIENCE, Daemon, main, wait_for
 from test_catalog import FREE_PORT, World
@@ -160,6 +163,73 @@ class Packages(unittest.TestCase):
                 file.write(b"more")
             self.assertEqual(bucket.download(made), (200, content))
             self.assertEqual(bucket.server.methods(), ["PUT", "GET"])
+
+
+class Trees(unittest.TestCase):
+    """What is unpacked of a package can be made again of its object."""
+
+    def enable(self, bucket, made):
+        client = bucket.world.clients["acme-admin"]
+        return client.ask("PATCH", f"/api/orgs/acme/plugins/{made}", {"enabled": True})
+
+    def files(self, bucket):
+        return sorted(os.path.relpath(os.path.join(base, name), bucket.folder("trees"))
+                      for base, _, names in os.walk(bucket.folder("trees")) for name in names)
+
+    def test_files_that_are_gone_are_unpacked_again_when_a_version_is_enabled(self):
+        with Bucket() as bucket:
+            made = bucket.take(package("example.acme.tree", shout2="more"))
+            before = self.files(bucket)
+            self.assertEqual(len(before), 3)
+            shutil.rmtree(bucket.folder("trees"))
+            bucket.forget()
+            status, answer = self.enable(bucket, made)
+            self.assertEqual(status, 200, answer)
+            self.assertEqual((self.files(bucket), bucket.left_over()), (before, []))
+            self.assertEqual(bucket.server.methods(), ["PUT", "GET"])
+
+    def test_without_the_bucket_it_says_so_and_nothing_is_half_there(self):
+        with Bucket() as bucket:
+            made = bucket.take(package("example.acme.tree"))
+            shutil.rmtree(bucket.folder("trees"))
+            bucket.forget()
+            bucket.server.fault = lambda handler, _: handler.answer(503) or True
+            status, answer = self.enable(bucket, made)
+            self.assertEqual((status, answer["details"]["error"]), (503, "objects_unavailable"))
+            self.assertEqual((self.files(bucket), bucket.left_over()), ([], []))
+
+
+@unittest.skipUnless(os.environ.get("KAGED_TEST_LONG") == "1", "make test-long has a server that others wrote")
+class Ceph(unittest.TestCase):
+    """The same against Ceph's radosgw."""
+
+    def daemon(self, server, secret):
+        bucket = Bucket(server, secret)
+        bucket.daemon.write_local(s3.local(server.access))
+        return bucket
+
+    def make_bucket(self, server):
+        """By its own tool, since kaged makes none."""
+        made = subprocess.run(["curl", "-sf", "-X", "PUT", "--aws-sigv4", f"aws:amz:{s3.REGION}:s3", "--user",
+                               f"{server.access}:{server.secret}", "-H", "x-amz-content-sha256: UNSIGNED-PAYLOAD",
+                               server.endpoint + "/packages"], capture_output=True, text=True, timeout=PATIENCE)
+        self.assertEqual(made.returncode, 0, made.stderr)
+
+    def test_a_package_goes_there_and_comes_back_and_a_wrong_key_is_refused(self):
+        with rgw.Rgw() as server:
+            self.make_bucket(server)
+            with self.daemon(server, server.secret) as bucket:
+                content = package("example.acme.ceph", shout2=noise(3_000_000))
+                made = bucket.take(content)
+                bucket.forget()
+                self.assertEqual(bucket.download(made), (200, content))
+                _, said, _ = bucket.daemon.cli("doctor", timeout=PATIENCE * 2)
+                self.assertIn("an object was put, read and removed", said)
+                bucket.daemon.cli("secret", "set", "bucket", input="another-secret-than-that")
+                bucket.forget()
+                status, answer = bucket.refused(made)
+                self.assertEqual(status, 503, answer)
+                self.assertIn("SignatureDoesNotMatch", answer["message"])
 
 
 class Faults(unittest.TestCase):
