@@ -1,5 +1,6 @@
 /* The catalog's parts, from start to stop, and who is what in which org. */
 #include "catalog/internal.h"
+#include "store/store.h"
 
 #include <sodium.h>
 #include <stdio.h>
@@ -78,14 +79,19 @@ struct catalog *catalog_new(const struct catalog_parts *parts, struct kg_err *er
     const char *state_dir = host_paths(parts->host)->state_dir;
     catalog->trees = kg_format("%s/catalog/trees", state_dir);
     catalog->incoming = kg_format("%s/catalog/incoming", state_dir);
+    catalog->seal.store = kg_strdup("the catalog");
+    catalog->seal.key = kg_strdup(host_paths(parts->host)->catalog_key);
+    catalog->seal.next_key = kg_format("%s.next", catalog->seal.key);
     catalog->orgs = kg_map_new();
     catalog->principals = kg_map_new();
     catalog->members = kg_map_new();
     struct state *state = state_keeper_state(catalog_keeper(catalog));
     catalog->objects = open_objects(catalog, err);
     if (catalog->objects != NULL && catalog_orgs_load(catalog, state, err) == 0 &&
-        catalog_members_load(catalog, state, err) == 0)
+        catalog_members_load(catalog, state, err) == 0) {
+        catalog_serve_store(catalog);
         return catalog;
+    }
     catalog_free(catalog);
     return NULL;
 }
@@ -94,6 +100,7 @@ void catalog_free(struct catalog *catalog)
 {
     if (catalog == NULL)
         return;
+    store_set_catalog(host_store(catalog->host), NULL, NULL);
     state_keeper_drain(catalog_keeper(catalog)); /* which still speaks of them */
     objects_free(catalog->objects);
     loop_worker_free(catalog->worker);
@@ -101,7 +108,20 @@ void catalog_free(struct catalog *catalog)
     catalog_orgs_free(catalog);
     free(catalog->trees);
     free(catalog->incoming);
+    secret_places_free(&catalog->seal);
     free(catalog);
+}
+
+void catalog_on_changed(struct catalog *catalog, catalog_changed_fn *on_changed, void *data)
+{
+    catalog->on_changed = on_changed;
+    catalog->changed_data = data;
+}
+
+void catalog_tell_changed(const struct catalog *catalog, const char *org, const char *pid)
+{
+    if (catalog->on_changed != NULL)
+        catalog->on_changed(catalog->changed_data, org, pid);
 }
 
 enum catalog_role catalog_role_of(const struct catalog *catalog, const char *principal,

@@ -110,6 +110,73 @@ void catalog_package_find(struct catalog *catalog, const char *org, const char *
 /* Where its files are, which never change; owned. */
 char *catalog_package_folder(const struct catalog *catalog, const struct catalog_package *package);
 
+/* -- what an org sets of packages -------------------------------------------------------------- */
+
+/*
+ * All that a process of a package is started with, for who runs it. overrides has the form of
+ * settings.h, and its boxes are of that scope.
+ */
+struct catalog_wanted {
+    const char *org, *pid;
+    const char *version;   /* NULL: the latest */
+    const char *overrides; /* over what the org has set; or NULL */
+    const char *scope;
+};
+/* All is borrowed for the callback. */
+struct catalog_prepared {
+    struct catalog_package package;
+    struct kg_str settings;     /* merged and unsealed, keys sorted: host_package_want.settings */
+    char *const *missing;       /* required settings without a value: settings_need refuses them */
+    const char *const *reaches; /* what it was granted and may have: host_package_want.reaches */
+};
+typedef void catalog_prepared_fn(void *data, const struct catalog_prepared *prepared_or_null,
+                                 const struct kg_err *err_or_null);
+/* As catalog_package_find finds it. Never before this returns. */
+void catalog_package_prepare(struct catalog *catalog, const struct catalog_wanted *wanted,
+                             catalog_prepared_fn *on_done, void *data);
+
+/* An org changed what a package is told, or may reach: what runs is to be started anew. One alone
+ * can be told; on the loop. */
+typedef void catalog_changed_fn(void *data, const char *org, const char *pid);
+void catalog_on_changed(struct catalog *catalog, catalog_changed_fn *on_changed, void *data);
+
+/* {"org_id","pid","version","settings":[item and "value","is_set"],"missing","dropped"}; for the
+ * latest version, or that one. The body of a change: {"settings":{KEY: VALUE}}. */
+void catalog_package_settings(const struct catalog_request *request, struct kg_str pid,
+                              struct kg_str version);
+void catalog_package_settings_change(const struct catalog_request *request, struct kg_str pid,
+                                     struct kg_str version);
+/* {"org_id","pid","declares","grants":[{"capability","granted_by","granted_at"}],"org_may"}; only
+ * hosts are granted, by {"capability"} in the body, and no more than catalog.org_may says. */
+void catalog_grants(const struct catalog_request *request, struct kg_str pid);
+void catalog_grant(const struct catalog_request *request, struct kg_str pid);
+void catalog_revoke(const struct catalog_request *request, struct kg_str pid,
+                    struct kg_str capability);
+/* All that is sealed gets a new key: {"sealed": how many rows}. */
+void catalog_rotate(const struct catalog_request *request);
+
+/* -- models of orgs ---------------------------------------------------------------------------- */
+
+/* LlmConfig: {"id","org_id","name","provider","model","base_url",...,"api_key": masked,...} */
+void catalog_llm_list(const struct catalog_request *request);
+void catalog_llm_show(const struct catalog_request *request, struct kg_str id);
+void catalog_llm_create(const struct catalog_request *request);
+void catalog_llm_change(const struct catalog_request *request, struct kg_str id);
+void catalog_llm_remove(const struct catalog_request *request, struct kg_str id);
+
+/* One of them, for who asks it; borrowed for the callback, but for own. */
+struct catalog_llm {
+    const char *id, *name;
+    const char *alias; /* a model of local.toml, for models_find; NULL: it is the org's own */
+    /* The receiver's, who calls local_free: own->models[0] is for model_request.model. Or NULL. */
+    struct local *own;
+};
+typedef void catalog_llm_fn(void *data, const struct catalog_llm *found_or_null,
+                            const struct kg_err *err_or_null);
+/* Never before this returns. */
+void catalog_llm_find(struct catalog *catalog, const char *org, const char *id,
+                      catalog_llm_fn *on_found, void *data);
+
 /*
  * A file that comes in pieces. NULL: it was answered. bytes: false: wait for on_room. The end
  * answers, later; with an error nothing is kept.

@@ -4,6 +4,7 @@
 
 #include "catalog/catalog.h"
 #include "objects/objects.h"
+#include "secret/secret.h"
 #include "state/catalog.h"
 
 #define CATALOG_ORGS_MAX       10000
@@ -37,13 +38,18 @@ struct catalog {
     struct catalog_upload *uploads; /* under way */
     struct catalog_tree *preparing; /* the same */
     bool stopping;
-    struct objects *objects; /* owned */
-    char *trees, *incoming;  /* owned: folders of unpacked packages, and of what comes */
+    struct objects *objects;        /* owned */
+    char *trees, *incoming;         /* owned: folders of unpacked packages, and of what comes */
+    struct secret_places seal;      /* of what is sensitive; never changes */
+    catalog_changed_fn *on_changed; /* may be NULL */
+    void *changed_data;
 };
 
 void catalog_uuid(char ret_text[CATALOG_ID_TEXT]);
 struct state_keeper *catalog_keeper(const struct catalog *catalog);
 struct loop_worker *catalog_worker(struct catalog *catalog); /* made at its first use */
+/* What its processes are told, or may reach, is not what it was. */
+void catalog_tell_changed(const struct catalog *catalog, const char *org, const char *pid);
 
 /* -- trees.c ----------------------------------------------------------------------------------- */
 
@@ -100,5 +106,18 @@ void catalog_members_free(struct catalog *catalog);
 size_t catalog_members_count(const struct catalog *catalog, const struct catalog_org *org);
 const struct catalog_member *catalog_member_find(const struct catalog *catalog, struct kg_str org,
                                                  struct kg_str principal);
+
+/* -- packages as plugins: install.c ------------------------------------------------------------ */
+
+/* From now on the store of plugins finds packages; until the catalog is freed. */
+void catalog_serve_store(struct catalog *catalog);
+
+/* -- a new key: rotate.c ----------------------------------------------------------------------- */
+
+/* On the keeper's thread: seals what they have with the key that is now to be used, and counts. */
+int catalog_settings_reseal(const struct catalog *catalog, struct state *state, size_t *count,
+                            struct kg_err *err);
+int catalog_llm_reseal(const struct catalog *catalog, struct state *state, size_t *count,
+                       struct kg_err *err);
 
 #endif

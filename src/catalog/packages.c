@@ -13,28 +13,6 @@
 
 /* -- one row as it is shown -------------------------------------------------------------------- */
 
-static void put_setting(struct kg_json_writer *json, const struct kg_node *item)
-{
-    struct kg_str name = kg_node_text(item, "name");
-    const struct kg_node *fallback = kg_node_get(item, "default");
-    bool hidden = kg_node_is_true(item, "sensitive") && fallback && fallback->type != KG_NULL;
-    kg_json_begin(json, '{');
-    kg_json_named_str(json, "key", kg_node_text(item, "key"));
-    kg_json_named_str(json, "name", name.length > 0 ? name : kg_node_text(item, "key"));
-    kg_json_named_str(json, "type", kg_node_text(item, "type"));
-    kg_json_key(json, "default");
-    if (fallback == NULL)
-        kg_json_null(json);
-    else if (hidden)
-        kg_json_text(json, CATALOG_MASK);
-    else
-        kg_json_node(json, fallback);
-    kg_json_named_str(json, "description", kg_node_text(item, "description"));
-    kg_json_named_bool(json, "required", kg_node_is_true(item, "required"));
-    kg_json_named_bool(json, "sensitive", kg_node_is_true(item, "sensitive"));
-    kg_json_end(json, '}');
-}
-
 static void put_defaults(struct kg_json_writer *json, const struct kg_node *schema)
 {
     kg_json_named_begin(json, "default_settings", '{');
@@ -77,10 +55,8 @@ void package_put_card(struct kg_buf *out, const struct kg_node *package)
         kg_json_named_bool(&json, *key, kg_node_is_true(package, *key));
     for (const char *const *key = lists; *key != NULL; key++)
         kg_json_named_node(&json, *key, kg_node_list(package, *key));
-    kg_json_named_begin(&json, "settings_schema", '[');
-    for (uint32_t i = 0; i < schema->count; i++)
-        put_setting(&json, &schema->items[i]);
-    kg_json_end(&json, ']');
+    kg_json_key(&json, "settings_schema");
+    settings_put_schema(&json, schema);
     put_defaults(&json, schema);
     put_logo(&json, kg_node_get(package, "logo"));
     kg_json_end(&json, '}');
@@ -117,7 +93,7 @@ void package_row_free(struct package_row *row)
 }
 
 /* Texts of a row, kept in one block. */
-static void row_keep(struct package_row *kept, const struct state_package *row)
+void package_row_keep(struct package_row *kept, const struct state_package *row)
 {
     const char **fields[] = {&kept->row.id,       &kept->row.org,        &kept->row.pid,
                              &kept->row.version,  &kept->row.object,     &kept->row.card,
@@ -138,6 +114,18 @@ static void row_keep(struct package_row *kept, const struct state_package *row)
     }
 }
 
+struct catalog_package package_of(const struct package_row *row)
+{
+    return (struct catalog_package){
+        .id = row->row.id,
+        .org = row->row.org,
+        .pid = row->row.pid,
+        .version = row->row.version,
+        .object = row->row.object,
+        .document = row->row.document,
+    };
+}
+
 struct finding {
     struct package_row *kept;
     const char *org;
@@ -148,7 +136,7 @@ static void take_found(void *data, const struct state_package *row)
 {
     struct finding *finding = data;
     if (finding->kept->text == NULL || row->org[0] != '\0')
-        row_keep(finding->kept, row);
+        package_row_keep(finding->kept, row);
 }
 
 int package_find(struct state *state, const struct state_package_query *query,
@@ -189,15 +177,7 @@ static int run_lookup(struct state_task *task, struct state *state, struct kg_er
 static void on_looked_up(struct state_task *task, const struct kg_err *err_or_null)
 {
     struct lookup *lookup = KG_CONTAINER(task, struct lookup, task);
-    const struct state_package *row = &lookup->row.row;
-    const struct catalog_package found = {
-        .id = row->id,
-        .org = row->org,
-        .pid = row->pid,
-        .version = row->version,
-        .object = row->object,
-        .document = row->document,
-    };
+    const struct catalog_package found = package_of(&lookup->row);
     lookup->on_found(lookup->data, err_or_null ? NULL : &found, err_or_null);
     package_row_free(&lookup->row);
     free(lookup->org);
@@ -523,9 +503,11 @@ static void run_download_read(struct loop_job *job)
                &download->one.op.json, &download->err);
 }
 
-static void on_download_opened(void *data, int fd, const struct kg_err *err_or_null)
+static void on_download_opened(void *data, int fd, const char *path_or_null,
+                               const struct kg_err *err_or_null)
 {
     struct download *download = data;
+    (void)path_or_null;
     download->fd = fd;
     if (err_or_null != NULL) {
         catalog_op_answer(&download->one.op, err_or_null);

@@ -153,9 +153,11 @@ static void run_tree_file(struct loop_job *job)
         kg_fail_errno(&tree->err, -result, "copy the object %s", tree->hash);
 }
 
-static void on_tree_object(void *data, int fd, const struct kg_err *err_or_null)
+static void on_tree_object(void *data, int fd, const char *path_or_null,
+                           const struct kg_err *err_or_null)
 {
     struct catalog_tree *tree = data;
+    (void)path_or_null;
     tree->fd = fd;
     if (err_or_null != NULL) {
         tree->err = *err_or_null;

@@ -46,6 +46,7 @@ struct catalog_upload {
     char *domain;           /* owned: the org's, or NULL */
     int64_t quota;          /* pids that the org may have; -1: no bound */
     char id[CATALOG_ID_TEXT];
+    char **dropped; /* owned: keys of the org's settings that do not fit it */
     struct kg_buf card, document;
     struct kg_err err;     /* code KG_OK: all is well so far */
     struct kg_err job_err; /* the same, of the job that runs */
@@ -111,6 +112,7 @@ static void upload_op_clean(struct catalog_op *op)
     kg_buf_free(&upload->card);
     kg_buf_free(&upload->document);
     kg_doc_free(upload->package);
+    kg_list_free(upload->dropped);
     free(upload->file);
     free(upload->name);
     free(upload->tree);
@@ -228,9 +230,27 @@ static int run_row(struct state_task *task, struct state *state, struct kg_err *
     result = state_package_add(state, &row, err);
     if (result == 0)
         result = package_settle_latest(state, row.org, pid, err);
+    if (result == 0)
+        result = package_settings_dropped(
+            state, row.org, pid, kg_node_list(package, "settings_schema"), &upload->dropped, err);
     /* Files go into their place last; a rename that fails takes the row back. */
     return result < 0 ? result
                       : catalog_tree_place(upload->op.catalog, upload->tree, upload->hash, err);
+}
+
+static void put_warnings(struct kg_json_writer *json, const struct catalog_upload *upload)
+{
+    const struct kg_node *warnings = kg_node_list(upload->package->root, "warnings");
+    kg_json_named_begin(json, "warnings", '[');
+    for (uint32_t i = 0; i < warnings->count; i++)
+        kg_json_node(json, &warnings->items[i]);
+    for (char *const *key = upload->dropped; *key != NULL; key++) {
+        kg_auto(kg_free) char *words = kg_format(
+            "setting %s: the value that the org has set does not fit this version, and is not used",
+            *key);
+        kg_json_text(json, words);
+    }
+    kg_json_end(json, ']');
 }
 
 static void put_answer(struct catalog_upload *upload)
@@ -246,7 +266,7 @@ static void put_answer(struct catalog_upload *upload)
         kg_json_named_text(&json, "org_id", upload->op.org);
     else
         kg_json_named_bool(&json, "is_latest", true);
-    kg_json_named_node(&json, "warnings", kg_node_list(package, "warnings"));
+    put_warnings(&json, upload);
     kg_json_end(&json, '}');
 }
 
@@ -269,10 +289,11 @@ static void on_row_written(struct state_task *task, const struct kg_err *err_or_
 }
 
 /* What is in no row is harmless, and what is in one is there: the object goes first. */
-static void on_object_put(void *data, int fd, const struct kg_err *err_or_null)
+static void on_object_put(void *data, int fd, const char *path_or_null,
+                          const struct kg_err *err_or_null)
 {
     struct catalog_upload *upload = data;
-    (void)fd;
+    (void)fd, (void)path_or_null;
     if (err_or_null != NULL) {
         upload_fail(upload, err_or_null);
         return;

@@ -112,6 +112,10 @@ int cli_backup(struct cli *cli)
     if (access(cli->paths.secrets_key, F_OK) == 0)
         kg_buf_printf(&out, "the key of the secrets is not in it: keep a copy of %s elsewhere\n",
                       cli->paths.secrets_key);
+    if (access(cli->paths.catalog_key, F_OK) == 0)
+        kg_buf_printf(&out,
+                      "the key of what the catalog seals is not in it: keep a copy of %s, too\n",
+                      cli->paths.catalog_key);
     print_out(&out);
     return CLI_DONE;
 }

@@ -269,6 +269,9 @@ char *cli_self(const struct cli *cli);
 void cli_follow(void);
 void cli_pause_ms(long ms); /* less than a second */
 
+/* A value that is not shown while it is typed, or that is stdin; secret_wipe is for it. */
+int cli_ask_value(const char *name, struct kg_buf *value, struct kg_err *err);
+
 /* A member's text, or its number as text; empty if it is neither. */
 struct kg_str cli_text(const struct kg_node *object, const char *key);
 /* A member that is a time: RFC 3339 or milliseconds. False if it is neither. */
@@ -357,11 +360,22 @@ int cli_org_users(struct cli *cli);
 int cli_org_members(struct cli *cli);
 int cli_org_add_member(struct cli *cli);
 int cli_org_remove_member(struct cli *cli);
+int cli_org_models(struct cli *cli);
+int cli_org_add_model(struct cli *cli);
+int cli_org_change_model(struct cli *cli);
+int cli_org_remove_model(struct cli *cli);
 int cli_catalog_upload(struct cli *cli);
 int cli_catalog_list(struct cli *cli);
 int cli_catalog_versions(struct cli *cli);
 int cli_catalog_enable(struct cli *cli);
 int cli_catalog_disable(struct cli *cli);
+int cli_catalog_settings(struct cli *cli);
+int cli_catalog_set(struct cli *cli);
+int cli_catalog_unset(struct cli *cli);
+int cli_catalog_grants(struct cli *cli);
+int cli_catalog_grant(struct cli *cli);
+int cli_catalog_revoke(struct cli *cli);
+int cli_catalog_rotate(struct cli *cli);
 int cli_secret_list(struct cli *cli);
 int cli_secret_rm(struct cli *cli);
 int cli_system_plugin_list(struct cli *cli);

@@ -212,20 +212,27 @@ static void add_running(struct cage_checks *checks, const struct kg_node *plugin
     }
 }
 
-static bool add_all_running(const struct cli *cli, struct cage_checks *checks)
+/* What it answers; NULL: it does not. */
+static struct kg_doc *ask_daemon(const struct cli *cli, const char *target, int64_t silence_ms)
 {
     const struct client_request request = {
-        .method = "GET", .target = "/api/v1/system-plugins", .silence_ms = DAEMON_WAIT_MS};
+        .method = "GET", .target = target, .silence_ms = silence_ms};
     struct client_reply reply = {0};
     struct kg_err err = {0};
     bool answered =
         client_exchange(cli->paths.socket, &request, &reply, &err) == 0 && reply.status == 200;
+    struct kg_doc *doc = answered ? kg_json_read(kg_buf_view(&reply.body), NULL) : NULL;
+    kg_buf_free(&reply.body);
+    return doc;
+}
+
+static bool add_all_running(const struct cli *cli, struct cage_checks *checks)
+{
     kg_auto(kg_doc_cleanup) struct kg_doc *doc =
-        answered ? kg_json_read(kg_buf_view(&reply.body), NULL) : NULL;
+        ask_daemon(cli, "/api/v1/system-plugins", DAEMON_WAIT_MS);
     const struct kg_node *plugins = doc ? kg_node_list(doc->root, "system_plugins") : NULL;
     for (uint32_t i = 0; plugins != NULL && i < plugins->count; i++)
         add_running(checks, &plugins->items[i]);
-    kg_buf_free(&reply.body);
     return doc != NULL;
 }
 
@@ -303,14 +310,8 @@ static void add_bucket(struct cage_checks *checks, const struct kg_node *bucket)
 
 static void add_services(const struct cli *cli, struct cage_checks *checks)
 {
-    const struct client_request request = {
-        .method = "GET", .target = "/api/v1/services", .silence_ms = SERVICES_WAIT_MS};
-    struct client_reply reply = {0};
-    struct kg_err err = {0};
-    bool answered =
-        client_exchange(cli->paths.socket, &request, &reply, &err) == 0 && reply.status == 200;
     kg_auto(kg_doc_cleanup) struct kg_doc *doc =
-        answered ? kg_json_read(kg_buf_view(&reply.body), NULL) : NULL;
+        ask_daemon(cli, "/api/v1/services", SERVICES_WAIT_MS);
     const struct kg_node *forward =
         doc ? kg_node_typed(doc->root, "audit_forward", KG_OBJECT) : NULL;
     const struct kg_node *bucket = doc ? kg_node_typed(doc->root, "bucket", KG_OBJECT) : NULL;
@@ -318,7 +319,6 @@ static void add_services(const struct cli *cli, struct cage_checks *checks)
         add_forward(checks, forward);
     if (bucket != NULL)
         add_bucket(checks, bucket);
-    kg_buf_free(&reply.body);
 }
 
 /* -- showing ----------------------------------------------------------------------------------- */

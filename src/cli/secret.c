@@ -32,7 +32,7 @@ static int read_stdin(struct kg_buf *value, struct kg_err *err)
     return 0;
 }
 
-static int ask_for_value(const char *name, struct kg_buf *value, struct kg_err *err)
+int cli_ask_value(const char *name, struct kg_buf *value, struct kg_err *err)
 {
     if (!isatty(STDIN_FILENO))
         return read_stdin(value, err);
@@ -244,7 +244,7 @@ int cli_secret_set(struct cli *cli)
     struct kg_err err = {0};
     const char *name = cli_argument(cli, 0);
     if (secret_check(kg_str(name), KG_STR("anything"), &err) < 0 ||
-        ask_for_value(name, &value, &err) < 0 ||
+        cli_ask_value(name, &value, &err) < 0 ||
         secret_check(kg_str(name), kg_buf_view(&value), &err) < 0)
         return print_error(&err);
     return run(cli, &act, kg_buf_view(&value));

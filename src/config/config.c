@@ -113,11 +113,28 @@ static bool is_forward(struct kg_str text)
     return is_url(text);
 }
 
+/* "net:HOST:PORT", "net:HOST:*" or "net:*", as manifests write them. */
+static bool is_reach(struct kg_str text)
+{
+    int64_t port;
+    if (kg_str_is(text, "net:*"))
+        return true;
+    const char *colon = text.length > 0 ? memrchr(text.data, ':', text.length) : NULL;
+    if (!kg_str_starts(text, "net:") || colon == NULL || colon < text.data + 4)
+        return false;
+    struct kg_str last = kg_str_from(text, (size_t)(colon - text.data) + 1);
+    struct kg_str host = kg_str_from(kg_str_first(text, (size_t)(colon - text.data)), 4);
+    return is_host(host) &&
+           (kg_str_is(last, "*") || (kg_str_to_int(last, &port) && port > 0 && port < 65536));
+}
+
 static const struct config_form
     form_FOLDER = {"an absolute folder", "absolute folders", is_folder},
     form_HOST = {"the name of a host", "names of hosts", is_host},
     form_PLUGIN = {"the name of a plugin", "names of plugins", is_plugin},
     form_PROJECT = {"the id of a project, or *", "ids of projects, or *", is_project},
+    form_REACH = {"net:HOST:PORT, net:HOST:* or net:*", "net:HOST:PORT, net:HOST:* or net:*",
+                  is_reach},
     form_SCRIPT = {"the name of a script", "names of scripts", is_script},
     form_FORWARD = {"journal, syslog, one of them with \":\" and the "
                     "path of a socket, or an http:// or https:// "

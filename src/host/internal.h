@@ -541,9 +541,8 @@ void host_tools_load(struct host_plugin *plugin, struct manifest *manifest,
                      struct kg_problems *problems);
 void host_tools_free(struct host_tools *tools); /* takes NULL */
 void host_tools_seen(struct host_process *process);
-/* Whether its server was never seen to list any, and none were approved. */
+/* Whether what its server lists waits for a yes. */
 bool host_tools_wait(const struct host_plugin *plugin);
-bool host_tools_are_unknown(const struct host_plugin *plugin);
 enum dialect_variant host_tools_variant(const struct host_plugin *plugin);
 
 /* -- runs for development, see dev.c ----------------------------------------------------------- */

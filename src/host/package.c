@@ -260,6 +260,17 @@ static struct host_seat *seat_find(const struct host_package *package, const cha
     return seat;
 }
 
+/* Each text in a value that is sensitive; a number is hidden as it is written. */
+static void seat_hide_value(struct redact_set *secrets, const struct kg_node *value)
+{
+    if (value->type == KG_STRING || value->type == KG_NUMBER)
+        redact_set_add(secrets, value->text, REDACT_KEPT);
+    for (uint32_t i = 0; value->type == KG_ARRAY && i < value->count; i++)
+        seat_hide_value(secrets, &value->items[i]);
+    for (uint32_t i = 0; value->type == KG_OBJECT && i < value->count; i++)
+        seat_hide_value(secrets, &value->members[i].value);
+}
+
 /* What must not be seen in what it prints. */
 static void seat_hide(const struct host_seat *seat, const struct kg_node *schema)
 {
@@ -268,9 +279,8 @@ static void seat_hide(const struct host_seat *seat, const struct kg_node *schema
     for (uint32_t i = 0; doc != NULL && i < schema->count; i++) {
         const struct kg_member *value =
             kg_node_member(doc->root, kg_node_text(&schema->items[i], "key"));
-        if (value != NULL && value->value.type == KG_STRING &&
-            kg_node_is_true(&schema->items[i], "sensitive"))
-            redact_set_add(seat->process->secrets, value->value.text, REDACT_KEPT);
+        if (value != NULL && kg_node_is_true(&schema->items[i], "sensitive"))
+            seat_hide_value(seat->process->secrets, &value->value);
     }
 }
 

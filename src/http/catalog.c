@@ -122,3 +122,35 @@ void http_handle_member_remove(struct http_request *request)
     const struct catalog_request asked = http_catalog_request(request);
     catalog_member_remove(&asked, http_path_parameter(request, "user_id"));
 }
+
+/* -- models ------------------------------------------------------------------------------------ */
+
+void http_handle_llm_list(struct http_request *request)
+{
+    const struct catalog_request asked = http_catalog_request(request);
+    catalog_llm_list(&asked);
+}
+
+void http_handle_llm_show(struct http_request *request)
+{
+    const struct catalog_request asked = http_catalog_request(request);
+    catalog_llm_show(&asked, http_path_parameter(request, "llm_config_id"));
+}
+
+void http_handle_llm_create(struct http_request *request)
+{
+    const struct catalog_request asked = http_catalog_request(request);
+    catalog_llm_create(&asked);
+}
+
+void http_handle_llm_change(struct http_request *request)
+{
+    const struct catalog_request asked = http_catalog_request(request);
+    catalog_llm_change(&asked, http_path_parameter(request, "llm_config_id"));
+}
+
+void http_handle_llm_remove(struct http_request *request)
+{
+    const struct catalog_request asked = http_catalog_request(request);
+    catalog_llm_remove(&asked, http_path_parameter(request, "llm_config_id"));
+}

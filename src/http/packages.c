@@ -144,6 +144,47 @@ void http_handle_package_delete(struct http_request *request)
     catalog_package_enable(&asked, http_path_parameter(request, "plugin_id"), false);
 }
 
+/* -- what an org sets -------------------------------------------------------------------------- */
+
+void http_handle_package_settings(struct http_request *request)
+{
+    const struct catalog_request asked = http_catalog_request(request);
+    catalog_package_settings(&asked, http_path_parameter(request, "pid"),
+                             http_query_parameter(request, "version"));
+}
+
+void http_handle_package_settings_change(struct http_request *request)
+{
+    const struct catalog_request asked = http_catalog_request(request);
+    catalog_package_settings_change(&asked, http_path_parameter(request, "pid"),
+                                    http_query_parameter(request, "version"));
+}
+
+void http_handle_package_grants(struct http_request *request)
+{
+    const struct catalog_request asked = http_catalog_request(request);
+    catalog_grants(&asked, http_path_parameter(request, "pid"));
+}
+
+void http_handle_package_grant(struct http_request *request)
+{
+    const struct catalog_request asked = http_catalog_request(request);
+    catalog_grant(&asked, http_path_parameter(request, "pid"));
+}
+
+void http_handle_package_revoke(struct http_request *request)
+{
+    const struct catalog_request asked = http_catalog_request(request);
+    catalog_revoke(&asked, http_path_parameter(request, "pid"),
+                   http_query_parameter(request, "capability"));
+}
+
+void http_handle_catalog_rotate(struct http_request *request)
+{
+    const struct catalog_request asked = http_catalog_request(request);
+    catalog_rotate(&asked);
+}
+
 /* -- what was uploaded, as it was -------------------------------------------------------------- */
 
 static void on_package_bytes(void *data, struct kg_str bytes, const struct kg_err *err_or_null)

@@ -159,16 +159,26 @@ static void on_lost(void *data)
     room->lost = true;
 }
 
+/* All of a set, but for what the operator closed; borrowed. */
+static struct grants grants_of(const struct kit_room *room, const struct capability_set *set)
+{
+    struct grants grants = {.set = *set, .declared = set->count};
+    if (room->parts.closed != NULL)
+        grants.closed = *room->parts.closed;
+    return grants;
+}
+
 /* tried: what it would have, for a plan that is only tried; NULL: what its manifest declares. */
 static struct cage_plan *make_plan(const struct kit_room *room, const struct grants *tried,
                                    struct kg_err *err)
 {
     const struct kit_room_parts *parts = &room->parts;
+    const struct grants declared = grants_of(room, &parts->manifest->capability_set);
     kg_auto(kg_free) char *project_file = kg_format("%s/.kaged/project.yaml", room->project);
     const char *project_root = kit_room_project_root(room);
     const struct host_cage_parts cage = {
         .manifest = parts->manifest,
-        .grants = tried,
+        .grants = tried != NULL ? tried : &declared,
         .dir = room->dir,
         .plugins_dir = room->paths.plugins_dir,
         .config = parts->config,
@@ -182,8 +192,15 @@ static struct cage_plan *make_plan(const struct kit_room *room, const struct gra
         .unguarded = tried != NULL,
         .make_folders = tried == NULL,
         .observed = parts->observed,
+        .asks = parts->asks && tried == NULL,
     };
     return host_cage_plan(&cage, err);
+}
+
+int kit_room_declare(struct kit_room *room, const struct manifest *manifest, struct kg_err *err)
+{
+    room->parts.manifest = manifest;
+    return make_places(room, err);
 }
 
 struct cage_plan *kit_room_plan(const struct kit_room *room, struct kg_err *err)
@@ -201,7 +218,8 @@ int kit_room_check(const struct kit_room *room, const char *capability, struct k
     struct capability *items = kg_alloc_array(had->count + 1, sizeof(*items));
     memcpy(items, had->items, had->count * sizeof(*items));
     items[had->count] = line;
-    const struct grants more = {.set = {items, had->count + 1}, .declared = had->count + 1};
+    const struct capability_set set = {items, had->count + 1};
+    const struct grants more = grants_of(room, &set);
     struct cage_plan *plan = make_plan(room, &more, err);
     cage_plan_free(plan);
     free(items);

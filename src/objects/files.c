@@ -14,7 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static char *path_of(const char *folder, const char *hash)
+char *objects_file_path(const char *folder, const char *hash)
 {
     return kg_format("%s/%.2s/%s", folder, hash, hash);
 }
@@ -59,7 +59,7 @@ static int move_file(const char *from, const char *to)
 
 int objects_file_put(const char *folder, const char *hash, const char *file, struct kg_err *err)
 {
-    kg_auto(kg_free) char *path = path_of(folder, hash);
+    kg_auto(kg_free) char *path = objects_file_path(folder, hash);
     kg_auto(kg_free) char *parent = kg_path_folder(path);
     if (access(path, F_OK) == 0)
         return 0;
@@ -73,7 +73,7 @@ int objects_file_put(const char *folder, const char *hash, const char *file, str
 int objects_file_open(const char *folder, const char *hash, struct kg_err *err)
 {
     char found[OBJECTS_HASH_TEXT];
-    kg_auto(kg_free) char *path = path_of(folder, hash);
+    kg_auto(kg_free) char *path = objects_file_path(folder, hash);
     kg_auto(kg_close) int fd = open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
     if (fd < 0)
         return kg_fail_errno(err, errno, "open the object %s", hash);
@@ -90,7 +90,7 @@ int objects_file_open(const char *folder, const char *hash, struct kg_err *err)
 
 void objects_file_remove(const char *folder, const char *hash)
 {
-    kg_auto(kg_free) char *path = path_of(folder, hash);
+    kg_auto(kg_free) char *path = objects_file_path(folder, hash);
     unlink(path);
 }
 

@@ -7,6 +7,7 @@
 /* -- files.c: objects as files of a folder; functions block -------------------------------------
  */
 
+char *objects_file_path(const char *folder, const char *hash); /* where it is; owned */
 /* Takes the file; one that is there already is left alone, and the file too. */
 int objects_file_put(const char *folder, const char *hash, const char *file, struct kg_err *err);
 /* It was read once, and is what it should be. -ENOENT: it is not there; KG_E_IO: it is damaged. */

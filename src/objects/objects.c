@@ -35,8 +35,9 @@ struct objects_call {
     void (*waits_for)(struct objects_call *call); /* a transfer, once there is room; or NULL */
     struct bucket_run *run;
     char hash[OBJECTS_HASH_TEXT];
-    char *file, *staging; /* owned; or NULL */
+    char *file, *staging, *path; /* owned; or NULL */
     uint64_t bytes, cache_max;
+    uint64_t cache_bytes; /* that the cache has; 0: nobody looked */
     int fd;
     struct kg_err err;
     objects_done_fn *on_done;
@@ -72,15 +73,18 @@ static void call_end(struct objects_call *call)
     if (err.code == KG_OK && objects->stopping && call->fd < 0)
         kg_fail(&err, KG_E_STOPPING, "the daemon is stopping");
     KG_UNLINK(objects->calls, call);
+    if (call->cache_bytes > 0)
+        objects->facts.cache_bytes = call->cache_bytes;
     objects->transfers -= call->transfers;
     objects->waiting -= call->waits_for != NULL;
     objects->facts.errors += err.code != KG_OK && err.code != KG_E_STOPPING;
     int fd = err.code == KG_OK ? kg_steal_fd(&call->fd) : -1;
     kg_close(&call->fd);
     if (call->on_done != NULL)
-        call->on_done(call->data, fd, err.code != KG_OK ? &err : NULL);
+        call->on_done(call->data, fd, call->path, err.code != KG_OK ? &err : NULL);
     free(call->file);
     free(call->staging);
+    free(call->path);
     free(call);
     call_next_transfer(objects);
 }
@@ -162,10 +166,19 @@ static void files_put(struct objects_call *call)
     call_work(call, run_file_put, call_end);
 }
 
+/* -1: it is not there, or not what it should be. */
+static void call_look_in(struct objects_call *call, const char *folder, struct kg_err *err)
+{
+    int fd = objects_file_open(folder, call->hash, err);
+    call->fd = fd < 0 ? -1 : fd;
+    if (fd >= 0)
+        call->path = objects_file_path(folder, call->hash);
+}
+
 static void run_file_open(struct loop_job *job)
 {
     struct objects_call *call = call_of(job);
-    call->fd = objects_file_open(call->objects->files, call->hash, &call->err);
+    call_look_in(call, call->objects->files, &call->err);
 }
 
 static void files_open(struct objects_call *call)
@@ -185,7 +198,7 @@ static void run_cache(struct loop_job *job)
     struct kg_err err;
     if (objects_file_put(objects->cache, call->hash, call->file, &err) < 0)
         kg_log(KG_WARN, "cache of the bucket: %s", err.message);
-    objects->facts.cache_bytes = objects_file_trim(objects->cache, call->cache_max);
+    call->cache_bytes = objects_file_trim(objects->cache, call->cache_max);
 }
 
 static void on_sent(void *data, const struct bucket_answer *answer,
@@ -234,7 +247,9 @@ static void run_take(struct loop_job *job)
         struct kg_err err;
         if (objects_file_put(objects->cache, call->hash, file, &err) < 0)
             kg_log(KG_WARN, "cache of the bucket: %s", err.message);
-        objects->facts.cache_bytes = objects_file_trim(objects->cache, call->cache_max);
+        else
+            call->path = objects_file_path(objects->cache, call->hash);
+        call->cache_bytes = objects_file_trim(objects->cache, call->cache_max);
         call->fd = kg_steal_fd(&fd);
     }
 }
@@ -294,16 +309,15 @@ static void run_look(struct loop_job *job)
     struct objects_call *call = call_of(job);
     struct objects *objects = call->objects;
     struct kg_err err = {0};
-    call->fd = objects_file_open(objects->cache, call->hash, &err);
+    call_look_in(call, objects->cache, &err);
     if (call->fd < 0 && err.errnum != ENOENT) {
         kg_log(KG_WARN, "cache of the bucket: %s; it is fetched again", err.message);
         objects_file_remove(objects->cache, call->hash);
     }
     if (call->fd < 0)
-        call->fd = objects_file_open(objects->files, call->hash, &err);
+        call_look_in(call, objects->files, &err);
     if (call->fd >= 0)
         return;
-    call->fd = -1;
     call->staging = kg_format("%s/%s", objects->staging, kg_id_new("get_").text);
     kg_make_dirs(call->staging, 0700, &call->err);
 }

@@ -33,9 +33,12 @@ int objects_hash(int fd, char ret_hash[OBJECTS_HASH_TEXT], struct kg_err *err);
 
 /*
  * Once, maybe before the function returns. fd: to read it from its start, the receiver's from then;
- * -1 after a put. KG_E_OBJECTS: the bucket cannot be had now, and may later.
+ * -1 after a put. path: where a cage can read it, dies with the callback; a cache may forget it
+ * later, and NULL: it is nowhere but in the fd. KG_E_OBJECTS: the bucket cannot be had now, and may
+ * later.
  */
-typedef void objects_done_fn(void *data, int fd, const struct kg_err *err_or_null);
+typedef void objects_done_fn(void *data, int fd, const char *path_or_null,
+                             const struct kg_err *err_or_null);
 /* Takes the file, whose hash that is, once it is there for good; after an error it is as it was. */
 void objects_put(struct objects *objects, const char *hash, const char *file,
                  objects_done_fn *on_done, void *data);

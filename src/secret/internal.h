@@ -21,4 +21,12 @@ int secret_key_make(const char *path, enum secret_key_make when, struct kg_err *
 int secret_key_find(const struct secret_places *places, const char *id_or_null,
                     struct secret_key *ret_key, struct kg_err *err);
 
+/* -- box.c ------------------------------------------------------------------------------------- */
+
+void secret_box_seal(const struct secret_key *key, struct kg_str context, struct kg_str value,
+                     struct kg_buf *ret_text);
+/* False: it was not sealed with this key for this context. The buffer must be an empty one. */
+bool secret_box_open(const struct secret_key *key, struct kg_str context, struct kg_str text,
+                     struct kg_buf *ret_value);
+
 #endif

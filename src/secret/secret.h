@@ -58,6 +58,25 @@ int secret_rotate(const struct secret_places *places, size_t *ret_count, struct 
 int secret_check_key(const char *store, const char *key_file, struct kg_err *err);
 int secret_names(const char *store, char ***ret_names, struct kg_err *err);
 
+/* -- boxes that others keep: each call reads the key anew, and may wait for the disk ------------
+ */
+
+/*
+ * A box says which key opens it, and opens in its own context alone. Here the store of the places
+ * is what messages call it, and there is no credential. The key is made when it is needed first.
+ */
+int secret_seal(const struct secret_places *places, struct kg_str context, struct kg_str value,
+                struct kg_buf *ret_text, struct kg_err *err);
+int secret_unseal(const struct secret_places *places, struct kg_str context, struct kg_str text,
+                  struct kg_buf *ret_value, struct kg_err *err);
+/*
+ * From now on they are sealed with a next key, and those of both open; once all are sealed anew,
+ * and that is written to stay, the next key takes the place of the other. Cut off anywhere, it is
+ * begun again.
+ */
+int secret_boxes_rotate(const struct secret_places *places, struct kg_err *err);
+int secret_boxes_rotated(const struct secret_places *places, struct kg_err *err);
+
 /* -- a password manager's program -------------------------------------------------------------- */
 
 /*

@@ -1,7 +1,6 @@
 /*
- * The sealed file: JSON, with a name, a time and a box for each secret. A box is a nonce and what
- * XChaCha20-Poly1305 made of the value, bound to the name, so that boxes cannot change places. The
- * file says by its id which key opens it, and is replaced whole.
+ * The sealed file: JSON, with a name, a time and a box for each secret. A box is bound
+ * to the name. The file says by its id which key opens it, and is replaced whole.
  */
 #include "secret/internal.h"
 
@@ -9,16 +8,12 @@
 #include "config/edit.h"
 
 #include <errno.h>
-#include <sodium.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 
-#define VERSION        1
-#define CONTEXT        "kaged secret "
-#define NONCE          crypto_aead_xchacha20poly1305_ietf_NPUBBYTES
-#define TAG            crypto_aead_xchacha20poly1305_ietf_ABYTES
-#define BASE64_VARIANT sodium_base64_VARIANT_ORIGINAL
+#define VERSION 1
+#define CONTEXT "kaged secret "
 
 /* -- in memory --------------------------------------------------------------------------------- */
 
@@ -76,46 +71,24 @@ int secret_check(struct kg_str name, struct kg_str value, struct kg_err *err)
 
 /* -- one box ----------------------------------------------------------------------------------- */
 
-static void bind_to_name(struct kg_str name, struct kg_buf *ret_bound)
+static void bind_to_name(const struct secret *secret, struct kg_buf *ret_bound)
 {
     kg_buf_text(ret_bound, CONTEXT);
-    kg_buf_str(ret_bound, name);
+    kg_buf_text(ret_bound, secret->name);
 }
 
 static void seal(const struct secret *secret, const struct secret_key *key, struct kg_buf *ret_text)
 {
-    kg_auto(kg_buf_free) struct kg_buf bound = {0}, box = {0};
-    size_t size = NONCE + secret->value.length + TAG;
-    bind_to_name(kg_str(secret->name), &bound);
-    kg_buf_reserve(&box, size);
-    unsigned char *bytes = (unsigned char *)box.data;
-    randombytes_buf(bytes, NONCE);
-    crypto_aead_xchacha20poly1305_ietf_encrypt(
-        bytes + NONCE, NULL, (const unsigned char *)secret->value.data, secret->value.length,
-        (const unsigned char *)bound.data, bound.length, NULL, bytes, key->bytes);
-    size_t encoded = sodium_base64_encoded_len(size, BASE64_VARIANT);
-    kg_buf_reserve(ret_text, encoded);
-    sodium_bin2base64(ret_text->data + ret_text->length, encoded, bytes, size, BASE64_VARIANT);
-    ret_text->length += encoded - 1;
+    kg_auto(kg_buf_free) struct kg_buf bound = {0};
+    bind_to_name(secret, &bound);
+    secret_box_seal(key, kg_buf_view(&bound), kg_buf_view(&secret->value), ret_text);
 }
 
 static bool unseal(struct kg_str text, const struct secret_key *key, struct secret *secret)
 {
-    kg_auto(kg_buf_free) struct kg_buf bound = {0}, box = {0};
-    size_t size = 0;
-    bind_to_name(kg_str(secret->name), &bound);
-    kg_buf_reserve(&box, text.length + 1);
-    unsigned char *bytes = (unsigned char *)box.data;
-    if (sodium_base642bin(bytes, text.length, text.data, text.length, NULL, &size, NULL,
-                          BASE64_VARIANT) < 0 ||
-        size < NONCE + TAG)
-        return false;
-    secret->value.length = size - NONCE - TAG;
-    secret->value.capacity = secret->value.length + 1;
-    secret->value.data = kg_alloc(secret->value.capacity);
-    return crypto_aead_xchacha20poly1305_ietf_decrypt(
-               (unsigned char *)secret->value.data, NULL, NULL, bytes + NONCE, size - NONCE,
-               (const unsigned char *)bound.data, bound.length, bytes, key->bytes) == 0;
+    kg_auto(kg_buf_free) struct kg_buf bound = {0};
+    bind_to_name(secret, &bound);
+    return secret_box_open(key, kg_buf_view(&bound), text, &secret->value);
 }
 
 /* -- the file ---------------------------------------------------------------------------------- */

@@ -61,3 +61,53 @@ int state_packages(struct state *state, const struct state_package_query *query,
 {
     return state_backend(state)->catalog->packages(state, query, visit, data, err);
 }
+
+int state_package_setting_set(struct state *state, const struct state_package_setting *setting,
+                              struct kg_err *err)
+{
+    return state_backend(state)->catalog->package_setting_set(state, setting, err);
+}
+
+int state_package_settings(struct state *state, const char *org_or_null, const char *pid_or_null,
+                           state_package_setting_fn *visit, void *data, struct kg_err *err)
+{
+    return state_backend(state)->catalog->package_settings(state, org_or_null, pid_or_null, visit,
+                                                           data, err);
+}
+
+int state_package_grant_set(struct state *state, const struct state_package_grant *grant,
+                            struct kg_err *err)
+{
+    return state_backend(state)->catalog->package_grant_set(state, grant, err);
+}
+
+int state_package_grant_remove(struct state *state, const struct state_package_grant *grant,
+                               struct kg_err *err)
+{
+    return state_backend(state)->catalog->package_grant_remove(state, grant, err);
+}
+
+int state_package_grants(struct state *state, const char *org, const char *pid_or_null,
+                         state_package_grant_fn *visit, void *data, struct kg_err *err)
+{
+    return state_backend(state)->catalog->package_grants(state, org, pid_or_null, visit, data, err);
+}
+
+int state_llm_config_set(struct state *state, const struct state_llm_config *config,
+                         struct kg_err *err)
+{
+    return state_backend(state)->catalog->llm_config_set(state, config, err);
+}
+
+int state_llm_config_remove(struct state *state, const char *org, const char *id,
+                            struct kg_err *err)
+{
+    return state_backend(state)->catalog->llm_config_remove(state, org, id, err);
+}
+
+int state_llm_configs(struct state *state, const char *org_or_null, const char *id_or_null,
+                      state_llm_config_fn *visit, void *data, struct kg_err *err)
+{
+    return state_backend(state)->catalog->llm_configs(state, org_or_null, id_or_null, visit, data,
+                                                      err);
+}

@@ -1,6 +1,7 @@
 /*
- * What the catalog keeps in kaged.db: orgs, principals, who is a member of what. Functions on a
- * handle, for the thread that owns it. A row that would be the second of its name is -EEXIST.
+ * What the catalog keeps in kaged.db: orgs, principals, who is a member of what, packages, and
+ * what an org has set and granted. Functions on a handle, for the thread that owns it. A row that
+ * would be the second of its name is -EEXIST.
  */
 #ifndef KAGED_STATE_CATALOG_H
 #define KAGED_STATE_CATALOG_H
@@ -77,5 +78,47 @@ struct state_package_query {
 typedef void state_package_fn(void *data, const struct state_package *package);
 int state_packages(struct state *state, const struct state_package_query *query,
                    state_package_fn *visit, void *data, struct kg_err *err);
+
+/* What an org has set of a package, as catalog/settings.h has it. */
+struct state_package_setting {
+    const char *org, *pid;
+    const char *value; /* NULL: nothing any more */
+};
+int state_package_setting_set(struct state *state, const struct state_package_setting *setting,
+                              struct kg_err *err);
+typedef void state_package_setting_fn(void *data, const struct state_package_setting *setting);
+/* Of one org and pid, or NULL: of all. */
+int state_package_settings(struct state *state, const char *org_or_null, const char *pid_or_null,
+                           state_package_setting_fn *visit, void *data, struct kg_err *err);
+
+/* What an org's admin lets a package reach. */
+struct state_package_grant {
+    const char *org, *pid, *capability;
+    const char *granted_by; /* or NULL */
+    int64_t at_ms;
+};
+int state_package_grant_set(struct state *state, const struct state_package_grant *grant,
+                            struct kg_err *err);
+int state_package_grant_remove(struct state *state, const struct state_package_grant *grant,
+                               struct kg_err *err);
+typedef void state_package_grant_fn(void *data, const struct state_package_grant *grant);
+int state_package_grants(struct state *state, const char *org, const char *pid_or_null,
+                         state_package_grant_fn *visit, void *data, struct kg_err *err);
+
+/* A model as an org has configured it. */
+struct state_llm_config {
+    const char *id, *org, *name;
+    const char *value; /* JSON */
+    const char *box;   /* its key, sealed; or NULL */
+    int64_t created_ms, changed_ms;
+};
+int state_llm_config_set(struct state *state, const struct state_llm_config *config,
+                         struct kg_err *err);
+int state_llm_config_remove(struct state *state, const char *org, const char *id,
+                            struct kg_err *err);
+typedef void state_llm_config_fn(void *data, const struct state_llm_config *config);
+/* By name; NULL: of all orgs, all of the org. */
+int state_llm_configs(struct state *state, const char *org_or_null, const char *id_or_null,
+                      state_llm_config_fn *visit, void *data, struct kg_err *err);
 
 #endif

@@ -153,6 +153,101 @@ static int sqlite_packages(struct state *state, const struct state_package_query
     return sqlite_finish(state, PACKAGES, code, err);
 }
 
+/* -- what an org has set and granted ----------------------------------------------------------- */
+
+static int sqlite_package_setting_set(struct state *state,
+                                      const struct state_package_setting *setting,
+                                      struct kg_err *err)
+{
+    if (setting->value == NULL)
+        return sqlite_run(state, PACKAGE_SETTING_REMOVE, err, "tt", setting->org, setting->pid);
+    return sqlite_run(state, PACKAGE_SETTING_SET, err, "ttt", setting->org, setting->pid,
+                      setting->value);
+}
+
+static int sqlite_package_settings(struct state *state, const char *org, const char *pid,
+                                   state_package_setting_fn *visit, void *data, struct kg_err *err)
+{
+    sqlite3_stmt *row;
+    int code;
+    int result = sqlite_start(state, PACKAGE_SETTINGS, &row, err, "tt", org, pid);
+    if (result < 0)
+        return result;
+    while ((code = sqlite3_step(row)) == SQLITE_ROW)
+        visit(data, &(struct state_package_setting){
+                        .org = text_at(row, 0), .pid = text_at(row, 1), .value = text_at(row, 2)});
+    return sqlite_finish(state, PACKAGE_SETTINGS, code, err);
+}
+
+static int sqlite_package_grant_set(struct state *state, const struct state_package_grant *grant,
+                                    struct kg_err *err)
+{
+    return sqlite_run(state, PACKAGE_GRANT_SET, err, "tttti", grant->org, grant->pid,
+                      grant->capability, grant->granted_by, grant->at_ms);
+}
+
+static int sqlite_package_grant_remove(struct state *state, const struct state_package_grant *grant,
+                                       struct kg_err *err)
+{
+    return sqlite_run(state, PACKAGE_GRANT_REMOVE, err, "ttt", grant->org, grant->pid,
+                      grant->capability);
+}
+
+static int sqlite_package_grants(struct state *state, const char *org, const char *pid,
+                                 state_package_grant_fn *visit, void *data, struct kg_err *err)
+{
+    sqlite3_stmt *row;
+    int code;
+    int result = sqlite_start(state, PACKAGE_GRANTS, &row, err, "tt", org, pid);
+    if (result < 0)
+        return result;
+    while ((code = sqlite3_step(row)) == SQLITE_ROW)
+        visit(data, &(struct state_package_grant){
+                        .org = text_at(row, 0),
+                        .pid = text_at(row, 1),
+                        .capability = text_at(row, 2),
+                        .granted_by = text_at(row, 3),
+                        .at_ms = sqlite3_column_int64(row, 4),
+                    });
+    return sqlite_finish(state, PACKAGE_GRANTS, code, err);
+}
+
+/* -- models of orgs ---------------------------------------------------------------------------- */
+
+static int sqlite_llm_config_set(struct state *state, const struct state_llm_config *config,
+                                 struct kg_err *err)
+{
+    return sqlite_run(state, LLM_CONFIG_SET, err, "tttttii", config->id, config->org, config->name,
+                      config->value, config->box, config->created_ms, config->changed_ms);
+}
+
+static int sqlite_llm_config_remove(struct state *state, const char *org, const char *id,
+                                    struct kg_err *err)
+{
+    return sqlite_run(state, LLM_CONFIG_REMOVE, err, "tt", org, id);
+}
+
+static int sqlite_llm_configs(struct state *state, const char *org, const char *id,
+                              state_llm_config_fn *visit, void *data, struct kg_err *err)
+{
+    sqlite3_stmt *row;
+    int code;
+    int result = sqlite_start(state, LLM_CONFIGS, &row, err, "tt", org, id);
+    if (result < 0)
+        return result;
+    while ((code = sqlite3_step(row)) == SQLITE_ROW)
+        visit(data, &(struct state_llm_config){
+                        .id = text_at(row, 0),
+                        .org = text_at(row, 1),
+                        .name = text_at(row, 2),
+                        .value = text_at(row, 3),
+                        .box = text_at(row, 4),
+                        .created_ms = sqlite3_column_int64(row, 5),
+                        .changed_ms = sqlite3_column_int64(row, 6),
+                    });
+    return sqlite_finish(state, LLM_CONFIGS, code, err);
+}
+
 const struct state_catalog_backend state_catalog_sqlite = {
     .org_set = sqlite_org_set,
     .orgs = sqlite_orgs,
@@ -165,4 +260,12 @@ const struct state_catalog_backend state_catalog_sqlite = {
     .package_set_enabled = sqlite_package_set_enabled,
     .package_set_latest = sqlite_package_set_latest,
     .packages = sqlite_packages,
+    .package_setting_set = sqlite_package_setting_set,
+    .package_settings = sqlite_package_settings,
+    .package_grant_set = sqlite_package_grant_set,
+    .package_grant_remove = sqlite_package_grant_remove,
+    .package_grants = sqlite_package_grants,
+    .llm_config_set = sqlite_llm_config_set,
+    .llm_config_remove = sqlite_llm_config_remove,
+    .llm_configs = sqlite_llm_configs,
 };

@@ -81,6 +81,22 @@ struct state_catalog_backend {
                               struct kg_err *err);
     int (*packages)(struct state *state, const struct state_package_query *query,
                     state_package_fn *visit, void *data, struct kg_err *err);
+    int (*package_setting_set)(struct state *state, const struct state_package_setting *setting,
+                               struct kg_err *err);
+    int (*package_settings)(struct state *state, const char *org, const char *pid,
+                            state_package_setting_fn *visit, void *data, struct kg_err *err);
+    int (*package_grant_set)(struct state *state, const struct state_package_grant *grant,
+                             struct kg_err *err);
+    int (*package_grant_remove)(struct state *state, const struct state_package_grant *grant,
+                                struct kg_err *err);
+    int (*package_grants)(struct state *state, const char *org, const char *pid,
+                          state_package_grant_fn *visit, void *data, struct kg_err *err);
+    int (*llm_config_set)(struct state *state, const struct state_llm_config *config,
+                          struct kg_err *err);
+    int (*llm_config_remove)(struct state *state, const char *org, const char *id,
+                             struct kg_err *err);
+    int (*llm_configs)(struct state *state, const char *org, const char *id,
+                       state_llm_config_fn *visit, void *data, struct kg_err *err);
 };
 
 struct state_backend {

@@ -60,12 +60,16 @@ static const char version_15[] = ""
 static const char version_16[] = ""
 #include "state-v16.sql.h"
 ;
+static const char version_17[] = ""
+#include "state-v17.sql.h"
+;
 /* clang-format on */
 
 /* Step N brings a database from user_version N to N + 1; steps are only ever added. */
-static const char *const migrations[] = {
-    version_1, version_2,  version_3,  version_4,  version_5,  version_6,  version_7,  version_8,
-    version_9, version_10, version_11, version_12, version_13, version_14, version_15, version_16};
+static const char *const migrations[] = {version_1,  version_2,  version_3,  version_4,  version_5,
+                                         version_6,  version_7,  version_8,  version_9,  version_10,
+                                         version_11, version_12, version_13, version_14, version_15,
+                                         version_16, version_17};
 #define NEWEST_VERSION ((int)KG_COUNT(migrations))
 
 static int read_version(struct sqlite_state *state, struct kg_err *err)

@@ -297,6 +297,36 @@ static const struct {
                   "AND (?6 IS NULL OR version = ?6) AND (NOT ?7 OR is_latest = 1) "
                   "AND (enabled = 1 OR NOT (?8 OR (?9 AND org = ''))) "
                   "ORDER BY pid, org, created_ms, id"},
+    [PACKAGE_SETTING_SET] = {"write settings of a package",
+                             "INSERT INTO package_setting (org, pid, value) VALUES (?1, ?2, ?3) "
+                             "ON CONFLICT (org, pid) DO UPDATE SET value = ?3"},
+    [PACKAGE_SETTING_REMOVE] = {"remove settings of a package",
+                                "DELETE FROM package_setting WHERE org = ?1 AND pid = ?2"},
+    [PACKAGE_SETTINGS] = {"read settings of packages",
+                          "SELECT org, pid, value FROM package_setting "
+                          "WHERE (?1 IS NULL OR org = ?1) AND (?2 IS NULL OR pid = ?2) "
+                          "ORDER BY org, pid"},
+    [PACKAGE_GRANT_SET] = {"write a grant of a package",
+                           "INSERT INTO package_grant (org, pid, capability, granted_by, at_ms) "
+                           "VALUES (?1, ?2, ?3, ?4, ?5) ON CONFLICT (org, pid, capability) DO "
+                           "NOTHING"},
+    [PACKAGE_GRANT_REMOVE] = {"remove a grant of a package",
+                              "DELETE FROM package_grant WHERE org = ?1 AND pid = ?2 AND "
+                              "capability = ?3"},
+    [PACKAGE_GRANTS] = {"read the grants of packages",
+                        "SELECT org, pid, capability, granted_by, at_ms FROM package_grant "
+                        "WHERE org = ?1 AND (?2 IS NULL OR pid = ?2) ORDER BY pid, capability"},
+    [LLM_CONFIG_SET] = {"write a model's configuration",
+                        "INSERT INTO llm_config (id, org, name, value, box, created_ms, "
+                        "changed_ms) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7) ON CONFLICT (id) DO "
+                        "UPDATE SET name = ?3, value = ?4, box = ?5, changed_ms = ?7 "
+                        "WHERE org = ?2"},
+    [LLM_CONFIG_REMOVE] = {"remove a model's configuration",
+                           "DELETE FROM llm_config WHERE org = ?1 AND id = ?2"},
+    [LLM_CONFIGS] = {"read configurations of models",
+                     "SELECT id, org, name, value, box, created_ms, changed_ms FROM llm_config "
+                     "WHERE (?1 IS NULL OR org = ?1) AND (?2 IS NULL OR id = ?2) "
+                     "ORDER BY org, name"},
     [MEMBERS] = {"read the members", "SELECT org, principal, is_admin, created_ms FROM org_member "
                                      "ORDER BY org, principal"},
 };

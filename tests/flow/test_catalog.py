@@ -74,10 +74,20 @@ TABLE = [
     ("POST", "/api/orgs/{org}/plugins/upload", {}, (400, 400, 403)),
     ("GET", "/api/orgs/{org}/plugins/{pid}/versions", None, (404, 404, 403)),
     ("GET", "/api/orgs/{org}/plugins/{pid}/settings-schema", None, (404, 404, 403)),
+    ("GET", "/api/orgs/{org}/plugins/{pid}/settings", None, (404, 404, 403)),
+    ("PATCH", "/api/orgs/{org}/plugins/{pid}/settings", {"settings": {"a": 1}}, (404, 404, 403)),
+    ("GET", "/api/orgs/{org}/plugins/{pid}/grants", None, (404, 404, 403)),
+    ("POST", "/api/orgs/{org}/plugins/{pid}/grants", {"capability": "net:example.com:443"}, (403, 403, 403)),
+    ("DELETE", "/api/orgs/{org}/plugins/{pid}/grants", None, (422, 422, 403)),
     ("GET", "/api/orgs/{org}/plugins/{plugin_id}", None, (404, 404, 403)),
     ("GET", "/api/orgs/{org}/plugins/{plugin_id}/download", None, (404, 404, 403)),
     ("PATCH", "/api/orgs/{org}/plugins/{plugin_id}", {"enabled": True}, (404, 404, 403)),
     ("DELETE", "/api/orgs/{org}/plugins/{plugin_id}", None, (404, 404, 403)),
+    ("GET", "/api/orgs/{org}/llm-configs", None, (200, 200, 403)),
+    ("POST", "/api/orgs/{org}/llm-configs", {"name": "x", "provider": "local", "model": "none"}, (422, 422, 403)),
+    ("GET", "/api/orgs/{org}/llm-configs/{llm_config_id}", None, (404, 404, 403)),
+    ("PATCH", "/api/orgs/{org}/llm-configs/{llm_config_id}", {"name": "x"}, (404, 404, 403)),
+    ("DELETE", "/api/orgs/{org}/llm-configs/{llm_config_id}", None, (404, 404, 403)),
     ("GET", "/api/admin/plugins", None, (200, 403, 403)),
     ("POST", "/api/admin/plugins/upload", {}, (400, 403, 403)),
     ("GET", "/api/admin/plugins/{pid}/versions", None, (404, 403, 403)),
@@ -85,6 +95,7 @@ TABLE = [
     ("GET", "/api/admin/plugins/{plugin_id}/download", None, (404, 403, 403)),
     ("PATCH", "/api/admin/plugins/{plugin_id}", {"enabled": True}, (404, 403, 403)),
     ("DELETE", "/api/admin/plugins/{plugin_id}", None, (404, 403, 403)),
+    ("POST", "/api/admin/catalog/rotate", None, (200, 403, 403)),
     ("GET", "/api/admin/orgs", None, (200, 403, 403)),
     ("POST", "/api/admin/orgs", {"name": "acme"}, (409, 403, 403)),
     ("GET", "/api/admin/orgs/{org}", None, (200, 403, 403)),
@@ -114,7 +125,8 @@ class Orgs(FlowTest):
 
     def test_every_route_with_every_role_across_two_orgs(self):
         for method, pattern, body, expected in TABLE:
-            path = pattern.format(org=self.world.orgs["acme"], pid="com.example.none", plugin_id="none")
+            path = pattern.format(org=self.world.orgs["acme"], pid="com.example.none", plugin_id="none",
+                                  llm_config_id="none")
             outside = 404 if path.startswith("/api/orgs/") else 403
             wanted = dict(zip(ROLES, expected), nobody=401)
             for stranger in ("other-admin", "other-member"):

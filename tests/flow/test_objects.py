@@ -6,7 +6,6 @@ import json
 import os
 import random
 import shutil
-import subprocess
 import time
 import unittest
 
@@ -209,11 +208,12 @@ class Ceph(unittest.TestCase):
         return bucket
 
     def make_bucket(self, server):
-        """By its own tool, since kaged makes none."""
-        made = subprocess.run(["curl", "-sf", "-X", "PUT", "--aws-sigv4", f"aws:amz:{s3.REGION}:s3", "--user",
-                               f"{server.access}:{server.secret}", "-H", "x-amz-content-sha256: UNSIGNED-PAYLOAD",
-                               server.endpoint + "/packages"], capture_output=True, text=True, timeout=PATIENCE)
-        self.assertEqual(made.returncode, 0, made.stderr)
+        """kaged makes none."""
+        host = f"127.0.0.1:{server.port}"
+        connection = http.client.HTTPConnection(host, timeout=PATIENCE)
+        connection.request("PUT", "/packages", headers=s3.signed("PUT", host, "/packages", server.access, server.secret))
+        self.assertEqual(connection.getresponse().status, 200)
+        connection.close()
 
     def test_a_package_goes_there_and_comes_back_and_a_wrong_key_is_refused(self):
         with rgw.Rgw() as server:

@@ -56,6 +56,22 @@ def check_signature(method, target, headers, secret, access=ACCESS, now=None):
     return content
 
 
+def signed(method, host, path, access, secret):
+    """Headers of a request without a body."""
+    stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
+    scope = "/".join([stamp[:8], REGION, "s3", "aws4_request"])
+    names, empty = "host;x-amz-content-sha256;x-amz-date", hashlib.sha256(b"").hexdigest()
+    canonical = "\n".join([method, path, "", f"host:{host}", f"x-amz-content-sha256:{empty}", f"x-amz-date:{stamp}", "",
+                           names, empty])
+    text = "\n".join(["AWS4-HMAC-SHA256", stamp, scope, hashlib.sha256(canonical.encode()).hexdigest()])
+    key = b"AWS4" + secret.encode()
+    for part in scope.split("/"):
+        key = sign(key, part)
+    signature = hmac.new(key, text.encode(), hashlib.sha256).hexdigest()
+    return {"Host": host, "x-amz-content-sha256": empty, "x-amz-date": stamp, "Authorization":
+            f"AWS4-HMAC-SHA256 Credential={access}/{scope}, SignedHeaders={names}, Signature={signature}"}
+
+
 class Handler(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
