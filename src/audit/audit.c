@@ -124,8 +124,8 @@ void audit_flush(struct audit *audit, struct loop_message *when_written)
 
 /* For the head and all pieces of a line, and for values that are short. */
 #define LINE_ROOM                                                                                  \
-    (AUDIT_HEAD_LENGTH + (2 * AUDIT_FIELDS_MAX + 4) * AUDIT_PIECE_BYTES +                          \
-     (AUDIT_FIELDS_MAX + 1) * (KG_JSON_SHORT_MAX + 2))
+    (AUDIT_HEAD_LENGTH + (2 * AUDIT_FIELDS_MAX + 5) * AUDIT_PIECE_BYTES +                          \
+     (AUDIT_FIELDS_MAX + 2) * (KG_JSON_SHORT_MAX + 2))
 
 static inline char *put_piece(char *at, const struct audit_piece *piece)
 {
@@ -216,6 +216,7 @@ static void tell_listeners(struct audit *audit, enum audit_event event, size_t s
 }
 
 static const struct audit_piece request_id_piece = {",\"request_id\":", 14};
+static const struct audit_piece traceparent_piece = {",\"traceparent\":", 15};
 static const struct audit_piece end_piece = {"}\n", 2};
 
 struct audit_request audit_request(const struct audit *audit)
@@ -228,6 +229,25 @@ struct audit_request audit_swap_request(struct audit *audit, struct audit_reques
     struct audit_request before = audit->request;
     audit->request = request;
     return before;
+}
+
+/* What comes with a request, where the event belongs to one. */
+static inline char *put_request(struct audit *audit, char *at, struct kg_str request_id)
+{
+    struct kg_buf *buf = &audit->fill;
+    const struct audit_request *own = &audit->request;
+    if (request_id.length == 0)
+        request_id = kg_str(own->id);
+    if (request_id.length == 0)
+        return at;
+    at = put_piece(at, &request_id_piece);
+    char *end = kg_json_put_short(at, request_id);
+    at = end ? end : put_any(buf, at, &AUDIT_V_STR(request_id), false);
+    if (own->traceparent[0] == '\0' || !kg_str_is(request_id, own->id))
+        return at;
+    at = put_piece(at, &traceparent_piece);
+    end = kg_json_put_short(at, kg_str(own->traceparent));
+    return end ? end : put_any(buf, at, &AUDIT_V_STR(kg_str(own->traceparent)), false);
 }
 
 void audit_emit_values(struct audit *audit, enum audit_event event, struct kg_str request_id,
@@ -244,13 +264,7 @@ void audit_emit_values(struct audit *audit, enum audit_event event, struct kg_st
     char *at = buf->data + start, *end;
     memcpy(at, audit->head, AUDIT_HEAD_LENGTH);
     at = put_piece(at + AUDIT_HEAD_LENGTH, &text->event);
-    if (request_id.length == 0)
-        request_id = kg_str(audit->request.id);
-    if (request_id.length > 0) {
-        at = put_piece(at, &request_id_piece);
-        end = kg_json_put_short(at, request_id);
-        at = end ? end : put_any(buf, at, &AUDIT_V_STR(request_id), false);
-    }
+    at = put_request(audit, at, request_id);
     for (size_t i = 0; i < count; i++) {
         at = put_piece(at, &text->fields[i]);
         end = has_secrets ? NULL : put_short(at, &values[i]);

@@ -62,11 +62,13 @@ void audit_close(struct audit *audit);
 
 /*
  * The request that is being handled: an event that is given none is of this one. Who goes on with
- * its work later takes it along, and puts it back for that time.
+ * its work later takes it along, and puts it back for that time. The lines of its events have its
+ * traceparent, if it came with one.
  */
 #define AUDIT_REQUEST_MAX 64
 struct audit_request {
-    char id[AUDIT_REQUEST_MAX + 1]; /* "": none */
+    char id[AUDIT_REQUEST_MAX + 1];        /* "": none */
+    char traceparent[KG_TRACEPARENT_TEXT]; /* the trace that it is part of; "": none is known */
 };
 struct audit_request audit_request(const struct audit *audit);
 /* Returns the one before, which is to be put back. */
@@ -123,6 +125,29 @@ struct audit_filter {
  */
 int audit_query(const char *dir, const struct audit_filter *filter, struct kg_buf *ret_lines,
                 struct kg_err *err);
+
+/* Between two lines of the log, for who sends it on. All zero: its very beginning. */
+struct audit_position {
+    uint32_t file;
+    uint64_t offset;
+    uint64_t lost;       /* events that were passed over, since their file was the next to go */
+    uint64_t lost_files; /* files that were gone before anybody could count what was in them */
+};
+int audit_end(const char *dir, struct audit_position *ret_position, struct kg_err *err);
+uint64_t audit_bytes_after(const char *dir, const struct audit_position *position);
+/*
+ * Passes over what is gone, and files that rotation removes next if so many are kept; the events of
+ * those are counted as lost.
+ */
+int audit_skip_rotated(const char *dir, unsigned keep, struct audit_position *position,
+                       struct kg_err *err);
+/*
+ * Gives take one event after the other, without its \n, and moves the position behind it. take: 0:
+ * taken; positive: it wants no more, and comes back to this one; or a negative errno.
+ */
+typedef int audit_take_fn(void *data, struct kg_str line, struct kg_err *err);
+int audit_read_on(const char *dir, struct audit_position *position, audit_take_fn *take, void *data,
+                  struct kg_err *err);
 
 struct audit_report {
     uint64_t files, blocks, events;

@@ -295,6 +295,10 @@ void kg_ulid_count_up(char text[KG_ULID_LENGTH]); /* to the next one in order */
 void kg_ulid_time(int64_t wall_ms, char ret_text[KG_ULID_TIME]);
 struct kg_id kg_id_new(const char *prefix); /* "req_", "evt_", ... at most five characters, or "" */
 
+#define KG_TRACEPARENT_TEXT 56 /* of W3C Trace Context, and NUL */
+/* False: it is none, and is as if it had not come. */
+bool kg_traceparent_read(struct kg_str given, char ret_text[KG_TRACEPARENT_TEXT]);
+
 /* -- paths, as texts --------------------------------------------------------------------------- */
 
 /* Whether the path is the folder, or below it; both are written plainly. Nothing is in "". */
@@ -315,6 +319,7 @@ int kg_write_all(int fd, const void *data, size_t length);
 int kg_make_dirs(const char *path, mode_t mode, struct kg_err *err);
 /* Copies a file to a name that must be free, and waits for the disk. 0 or a negative errno. */
 int kg_copy_file(const char *from, const char *to, mode_t mode);
+int kg_copy_fd(int from, const char *to, mode_t mode); /* the same, from where it stands */
 
 /* -- options of helpers: NAME=VALUE, a number each --------------------------------------------- */
 

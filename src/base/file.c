@@ -95,11 +95,8 @@ static int copy_bytes(int from, int to)
     return copied < 0 || fsync(to) < 0 ? -errno : 0;
 }
 
-int kg_copy_file(const char *from, const char *to, mode_t mode)
+int kg_copy_fd(int source, const char *to, mode_t mode)
 {
-    kg_auto(kg_close) int source = open(from, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
-    if (source < 0)
-        return -errno;
     kg_auto(kg_close) int target = open(to, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
     if (target < 0)
         return -errno;
@@ -107,4 +104,10 @@ int kg_copy_file(const char *from, const char *to, mode_t mode)
     if (result < 0)
         unlink(to);
     return result;
+}
+
+int kg_copy_file(const char *from, const char *to, mode_t mode)
+{
+    kg_auto(kg_close) int source = open(from, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    return source < 0 ? -errno : kg_copy_fd(source, to, mode);
 }

@@ -27,6 +27,48 @@ struct state_keeper *catalog_keeper(const struct catalog *catalog)
     return host_keeper(catalog->host);
 }
 
+struct loop_worker *catalog_worker(struct catalog *catalog)
+{
+    if (catalog->worker == NULL)
+        catalog->worker = loop_worker_new(catalog->loop, "kaged-catalog");
+    return catalog->worker;
+}
+
+static const struct config *config_of(void *data)
+{
+    const struct catalog *catalog = data;
+    return host_config(catalog->host);
+}
+
+static const struct local *local_of(void *data)
+{
+    const struct catalog *catalog = data;
+    return host_local(catalog->host);
+}
+
+static struct objects *open_objects(struct catalog *catalog, struct kg_err *err)
+{
+    kg_auto(kg_free) char *state_dir = cage_real_path(host_paths(catalog->host)->state_dir);
+    kg_auto(kg_free) char *folder =
+        kg_format("%s/catalog", state_dir ? state_dir : host_paths(catalog->host)->state_dir);
+    const struct objects_parts parts = {
+        .place = {.loop = catalog->loop,
+                  .spawner = catalog->spawner,
+                  .gate = host_gate(catalog->host)},
+        .facts = catalog->facts,
+        .folder = folder,
+        .config = config_of,
+        .local = local_of,
+        .data = catalog,
+    };
+    return objects_new(&parts, err);
+}
+
+struct objects *catalog_objects(const struct catalog *catalog)
+{
+    return catalog->objects;
+}
+
 struct catalog *catalog_new(const struct catalog_parts *parts, struct kg_err *err)
 {
     struct catalog *catalog = kg_alloc(sizeof(*catalog));
@@ -35,8 +77,6 @@ struct catalog *catalog_new(const struct catalog_parts *parts, struct kg_err *er
     catalog->spawner = parts->spawner;
     catalog->facts = parts->facts;
     const char *state_dir = host_paths(parts->host)->state_dir;
-    kg_auto(kg_free) char *objects = kg_format("%s/catalog/objects", state_dir);
-    catalog->objects = objects_new(objects);
     catalog->trees = kg_format("%s/catalog/trees", state_dir);
     catalog->incoming = kg_format("%s/catalog/incoming", state_dir);
     catalog->seal.store = kg_strdup("the catalog");
@@ -49,7 +89,8 @@ struct catalog *catalog_new(const struct catalog_parts *parts, struct kg_err *er
     catalog->sessions = parts->sessions;
     catalog->pool = pool_new(catalog);
     struct state *state = state_keeper_state(catalog_keeper(catalog));
-    if (catalog_orgs_load(catalog, state, err) == 0 &&
+    catalog->objects = open_objects(catalog, err);
+    if (catalog->objects != NULL && catalog_orgs_load(catalog, state, err) == 0 &&
         catalog_members_load(catalog, state, err) == 0 &&
         catalog_orchestrators_load(catalog, state, err) == 0) {
         catalog_serve_store(catalog);
@@ -70,12 +111,12 @@ void catalog_free(struct catalog *catalog)
         return;
     store_set_catalog(host_store(catalog->host), NULL, NULL);
     state_keeper_drain(catalog_keeper(catalog)); /* which still speaks of them */
+    objects_free(catalog->objects);
     loop_worker_free(catalog->worker);
     pool_free(catalog->pool);
     catalog_orchestrators_free(catalog);
     catalog_members_free(catalog);
     catalog_orgs_free(catalog);
-    objects_free(catalog->objects);
     free(catalog->trees);
     free(catalog->incoming);
     secret_places_free(&catalog->seal);

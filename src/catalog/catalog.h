@@ -8,6 +8,7 @@
 #define KAGED_CATALOG_H
 
 #include "host/host.h"
+#include "objects/objects.h"
 
 #define CATALOG_ID_TEXT 37 /* a UUID, and NUL */
 
@@ -24,6 +25,7 @@ struct catalog *catalog_new(const struct catalog_parts *parts, struct kg_err *er
 void catalog_start(struct catalog *catalog); /* the host was started */
 /* What is uploaded ends; the loop has to turn until that is answered. */
 void catalog_stop(struct catalog *catalog);
+struct objects *catalog_objects(const struct catalog *catalog); /* its own, of packages */
 void catalog_free(struct catalog *catalog); /* before the host is freed; takes NULL */
 
 /* -- who may do what --------------------------------------------------------------------------- */

@@ -18,7 +18,6 @@ struct installing {
     char *org, *pid, *version; /* owned; org "": the system's; no version: the latest */
     struct kg_semver_range *range;
     struct package_row row;
-    char *path; /* owned */
     store_catalog_found_fn *on_found;
     void *data;
     struct loop_task early; /* to say at once, but not yet, that it cannot be */
@@ -32,7 +31,6 @@ static void installing_free(struct installing *installing)
     free(installing->org);
     free(installing->pid);
     free(installing->version);
-    free(installing->path);
     free(installing);
 }
 
@@ -91,20 +89,33 @@ static int run_install(struct state_task *task, struct state *state, struct kg_e
     int result = state_packages(state, &query, take_better, installing, err);
     if (result == 0)
         result = installing_check(installing, err);
-    if (result < 0)
-        return result;
-    const char *hash = installing->row.row.object;
-    kg_auto(kg_close) int fd = objects_open(installing->catalog->objects, hash, err);
-    if (fd < 0)
-        return fd;
-    installing->path = objects_path(installing->catalog->objects, hash);
-    return 0;
+    return result;
 }
 
-static void on_installable(struct state_task *task, const struct kg_err *err_or_null)
+static void on_installable(void *data, int fd, const char *path_or_null,
+                           const struct kg_err *err_or_null)
+{
+    struct installing *installing = data;
+    struct kg_err err = {0};
+    kg_close(&fd);
+    if (err_or_null != NULL)
+        err = *err_or_null;
+    else if (path_or_null == NULL)
+        kg_fail(&err, KG_E_IO, "the object %s cannot be kept here", installing->row.row.object);
+    installing->on_found(installing->data, path_or_null, err.code != KG_OK ? &err : NULL);
+    installing_free(installing);
+}
+
+static void on_package_chosen(struct state_task *task, const struct kg_err *err_or_null)
 {
     struct installing *installing = KG_CONTAINER(task, struct installing, task);
-    installing->on_found(installing->data, installing->path, err_or_null);
+    const struct state_package *row = &installing->row.row;
+    if (err_or_null == NULL) {
+        objects_open(installing->catalog->objects, row->object, (uint64_t)row->bytes,
+                     on_installable, installing);
+        return;
+    }
+    installing->on_found(installing->data, NULL, err_or_null);
     installing_free(installing);
 }
 
@@ -125,7 +136,7 @@ static void catalog_find_plugin(void *data, const char *place, const char *versi
         org = kg_str_cut(&pid, '/');
     const struct catalog_org *found = org.data ? catalog_org_find(catalog, org) : NULL;
     *installing = (struct installing){
-        .task = {.run = run_install, .done = on_installable},
+        .task = {.run = run_install, .done = on_package_chosen},
         .catalog = catalog,
         .org = kg_strdup(found ? found->id : ""),
         .pid = kg_str_dup(pid),

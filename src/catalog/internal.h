@@ -3,7 +3,7 @@
 #define KAGED_CATALOG_INTERNAL_H
 
 #include "catalog/catalog.h"
-#include "catalog/objects.h"
+#include "objects/objects.h"
 #include "secret/secret.h"
 #include "state/catalog.h"
 
@@ -40,6 +40,7 @@ struct catalog {
     const struct cage_facts *facts;
     struct loop_worker *worker;     /* owned; NULL: nothing was uploaded yet */
     struct catalog_upload *uploads; /* under way */
+    struct catalog_tree *preparing; /* the same */
     bool stopping;
     struct objects *objects;        /* owned */
     char *trees, *incoming;         /* owned: folders of unpacked packages, and of what comes */
@@ -50,8 +51,24 @@ struct catalog {
 
 void catalog_uuid(char ret_text[CATALOG_ID_TEXT]);
 struct state_keeper *catalog_keeper(const struct catalog *catalog);
+struct loop_worker *catalog_worker(struct catalog *catalog); /* made at its first use */
 /* What its processes are told, or may reach, is not what it was. */
 void catalog_tell_changed(const struct catalog *catalog, const char *org, const char *pid);
+
+/* -- trees.c ----------------------------------------------------------------------------------- */
+
+/* The files of a package, beside their place; owned. Blocks. May be there in part after an error.
+ */
+char *catalog_tree_copy(const struct catalog *catalog, const struct store_fetched *fetched,
+                        struct kg_err *err);
+/* Into their place; where there are some already, these stay where they are. Blocks. */
+int catalog_tree_place(const struct catalog *catalog, const char *fresh, const char *hash,
+                       struct kg_err *err);
+/* Once, never before it returns: they are there, or err says why not. */
+typedef void catalog_tree_fn(void *data, const struct kg_err *err_or_null);
+void catalog_tree_prepare(struct catalog *catalog, const char *hash, uint64_t bytes,
+                          catalog_tree_fn *on_ready, void *data);
+void catalog_trees_stop(struct catalog *catalog);
 
 /* -- answers: answer.c ------------------------------------------------------------------------- */
 

@@ -311,12 +311,17 @@ static void one_op_clean(struct catalog_op *op)
     package_row_free(&one->row);
 }
 
-static struct one_op *one_op_new(const struct catalog_request *request, struct kg_str key)
+static void one_op_init(struct one_op *one, struct kg_str key)
 {
-    struct one_op *one = catalog_op_new(request, sizeof(*one));
     one->op.clean = one_op_clean;
     one->key = kg_str_dup(key);
     one->query.org = one->op.org;
+}
+
+static struct one_op *one_op_new(const struct catalog_request *request, struct kg_str key)
+{
+    struct one_op *one = catalog_op_new(request, sizeof(*one));
+    one_op_init(one, key);
     return one;
 }
 
@@ -421,6 +426,35 @@ static void package_changed(struct catalog_op *op)
                AUDIT_V_TEXT(op->asker.operator_id));
 }
 
+static int run_find(struct state_task *task, struct state *state, struct kg_err *err)
+{
+    struct one_op *one = KG_CONTAINER(task, struct one_op, op.task);
+    return package_find(state, &one->query, &one->row, err);
+}
+
+static void on_files_there(void *data, const struct kg_err *err_or_null)
+{
+    struct one_op *one = data;
+    package_row_free(&one->row);
+    if (err_or_null != NULL)
+        catalog_op_answer(&one->op, err_or_null);
+    else
+        catalog_op_write(&one->op);
+}
+
+/* What is enabled can be run: its files are there before anybody is told so. */
+static void on_found_to_enable(struct state_task *task, const struct kg_err *err_or_null)
+{
+    struct one_op *one = KG_CONTAINER(task, struct one_op, op.task);
+    const struct state_package *row = &one->row.row;
+    if (err_or_null != NULL) {
+        catalog_op_answer(&one->op, err_or_null);
+        return;
+    }
+    one->op.task.run = run_change;
+    catalog_tree_prepare(one->op.catalog, row->object, (uint64_t)row->bytes, on_files_there, one);
+}
+
 /* A version of the org's own, or by the system's admin of the system's. */
 void catalog_package_enable(const struct catalog_request *request, struct kg_str id, bool enable)
 {
@@ -431,32 +465,82 @@ void catalog_package_enable(const struct catalog_request *request, struct kg_str
     one->op.then = package_changed;
     one->query.id = one->key;
     one->enable = enable;
-    catalog_op_write(&one->op);
+    if (!enable) {
+        catalog_op_write(&one->op);
+        return;
+    }
+    one->op.task.run = run_find;
+    one->op.task.done = on_found_to_enable;
+    state_keeper_read(catalog_keeper(request->catalog), &one->op.task);
 }
 
 /* -- what was uploaded ------------------------------------------------------------------------- */
 
-/* On the keeper's thread, like the look-up: it is seen to be what its hash says. */
-static int run_download(struct state_task *task, struct state *state, struct kg_err *err)
+struct download {
+    struct one_op one; /* first */
+    struct loop_job job;
+    int fd;
+    struct kg_err err;
+};
+
+static void download_op_clean(struct catalog_op *op)
 {
-    struct one_op *one = KG_CONTAINER(task, struct one_op, op.task);
-    int result = package_find(state, &one->query, &one->row, err);
-    if (result < 0)
-        return result;
-    kg_auto(kg_close) int fd = objects_open(one->op.catalog->objects, one->row.row.object, err);
-    return fd < 0
-               ? fd
-               : kg_read_fd(fd, "the package", (size_t)one->row.row.bytes + 1, &one->op.json, err);
+    struct download *download = KG_CONTAINER(op, struct download, one.op);
+    kg_close(&download->fd);
+    one_op_clean(op);
+}
+
+static void on_download_read(struct loop_job *job)
+{
+    struct download *download = KG_CONTAINER(job, struct download, job);
+    catalog_op_answer(&download->one.op, download->err.code != KG_OK ? &download->err : NULL);
+}
+
+static void run_download_read(struct loop_job *job)
+{
+    struct download *download = KG_CONTAINER(job, struct download, job);
+    kg_read_fd(download->fd, "the package", (size_t)download->one.row.row.bytes + 1,
+               &download->one.op.json, &download->err);
+}
+
+static void on_download_opened(void *data, int fd, const char *path_or_null,
+                               const struct kg_err *err_or_null)
+{
+    struct download *download = data;
+    (void)path_or_null;
+    download->fd = fd;
+    if (err_or_null != NULL) {
+        catalog_op_answer(&download->one.op, err_or_null);
+        return;
+    }
+    download->job = (struct loop_job){.run = run_download_read, .done = on_download_read};
+    loop_worker_submit(catalog_worker(download->one.op.catalog), &download->job);
+}
+
+static void on_download_found(struct state_task *task, const struct kg_err *err_or_null)
+{
+    struct download *download = KG_CONTAINER(task, struct download, one.op.task);
+    const struct state_package *row = &download->one.row.row;
+    if (err_or_null != NULL)
+        catalog_op_answer(&download->one.op, err_or_null);
+    else
+        objects_open(download->one.op.catalog->objects, row->object, (uint64_t)row->bytes,
+                     on_download_opened, download);
 }
 
 void catalog_package_download(const struct catalog_request *request, struct kg_str id)
 {
     if (request->org.data != NULL && catalog_request_org(request) == NULL)
         return;
-    struct one_op *one = one_op_new(request, id);
-    one->op.task.run = run_download;
+    struct download *download = catalog_op_new(request, sizeof(*download));
+    struct one_op *one = &download->one;
+    one_op_init(one, id);
+    download->fd = -1;
+    one->op.clean = download_op_clean;
+    one->op.task.run = run_find;
+    one->op.task.done = on_download_found;
     one->query.id = one->key;
     one->query.with_system = request->org.data != NULL;
     one->query.system_enabled_only = request->org.data != NULL;
-    catalog_op_read(&one->op);
+    state_keeper_read(catalog_keeper(request->catalog), &one->op.task);
 }

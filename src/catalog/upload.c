@@ -4,7 +4,8 @@
  * version is newer than all before it.
  *
  *   pieces -> a file -> its magic -> kaged-unpack in a cage -> the rules of trees -> discovery in a
- *   cage -> pid and domain -> the tree beside its place -> row, object, tree -> answer
+ *   cage -> pid and domain -> the tree beside its place -> could there be a row? -> the object ->
+ *   row and tree -> answer
  *
  * Each arrow may be the last one: upload_fail says why, and upload_clean leaves nothing behind.
  */
@@ -28,6 +29,7 @@ struct catalog_upload {
     struct loop_job job;
     void (*after)(struct catalog_upload *upload); /* the job that runs */
     bool busy, ended;
+    bool object_is_put;
     void (*on_room)(void *data);
     void *room_data;
     struct kg_buf held; /* came, and is not being written yet */
@@ -69,13 +71,10 @@ static void on_job_done(struct loop_job *job)
 static void upload_run(struct catalog_upload *upload, void (*run)(struct loop_job *job),
                        void (*after)(struct catalog_upload *upload))
 {
-    struct catalog *catalog = upload->op.catalog;
-    if (catalog->worker == NULL)
-        catalog->worker = loop_worker_new(catalog->loop, "kaged-catalog");
     upload->job = (struct loop_job){.run = run, .done = on_job_done};
     upload->after = after;
     upload->busy = true;
-    loop_worker_submit(catalog->worker, &upload->job);
+    loop_worker_submit(catalog_worker(upload->op.catalog), &upload->job);
 }
 
 /* -- the end ----------------------------------------------------------------------------------- */
@@ -202,19 +201,6 @@ static int check_system(const struct catalog_upload *upload, struct state *state
                    row->pid);
 }
 
-/* Files go into their places last; a rename that fails takes the row back. */
-static int put_files(struct catalog_upload *upload, struct kg_err *err)
-{
-    struct catalog *catalog = upload->op.catalog;
-    kg_auto(kg_free) char *place = kg_format("%s/%s", catalog->trees, upload->hash);
-    int result = objects_put(catalog->objects, upload->hash, upload->file, err);
-    if (result < 0 || access(place, F_OK) == 0)
-        return result;
-    if (rename(upload->tree, place) < 0)
-        return kg_fail_errno(err, errno, "put the files of a package into their place");
-    return 0;
-}
-
 static int run_row(struct state_task *task, struct state *state, struct kg_err *err)
 {
     struct catalog_upload *upload = KG_CONTAINER(task, struct catalog_upload, op.task);
@@ -239,14 +225,17 @@ static int run_row(struct state_task *task, struct state *state, struct kg_err *
         result = check_system(upload, state, &row, err);
     if (result == 0)
         result = check_room(upload, state, &row, err);
-    if (result == 0)
-        result = state_package_add(state, &row, err);
+    if (result < 0 || !upload->object_is_put)
+        return result;
+    result = state_package_add(state, &row, err);
     if (result == 0)
         result = package_settle_latest(state, row.org, pid, err);
     if (result == 0)
         result = package_settings_dropped(
             state, row.org, pid, kg_node_list(package, "settings_schema"), &upload->dropped, err);
-    return result < 0 ? result : put_files(upload, err);
+    /* Files go into their place last; a rename that fails takes the row back. */
+    return result < 0 ? result
+                      : catalog_tree_place(upload->op.catalog, upload->tree, upload->hash, err);
 }
 
 static void put_warnings(struct kg_json_writer *json, const struct catalog_upload *upload)
@@ -299,6 +288,32 @@ static void on_row_written(struct state_task *task, const struct kg_err *err_or_
     upload_end(upload);
 }
 
+/* What is in no row is harmless, and what is in one is there: the object goes first. */
+static void on_object_put(void *data, int fd, const char *path_or_null,
+                          const struct kg_err *err_or_null)
+{
+    struct catalog_upload *upload = data;
+    (void)fd, (void)path_or_null;
+    if (err_or_null != NULL) {
+        upload_fail(upload, err_or_null);
+        return;
+    }
+    upload->object_is_put = true;
+    upload->op.task.done = on_row_written;
+    state_keeper_write(catalog_keeper(upload->op.catalog), &upload->op.task);
+}
+
+static void on_row_checked(struct state_task *task, const struct kg_err *err_or_null)
+{
+    struct catalog_upload *upload = KG_CONTAINER(task, struct catalog_upload, op.task);
+    if (err_or_null != NULL) {
+        upload_fail(upload, err_or_null);
+        return;
+    }
+    objects_put(upload->op.catalog->objects, upload->hash, upload->file, on_object_put, upload);
+}
+
+/* Most of what cannot have a row is found before its bytes go anywhere. */
 static void write_row(struct catalog_upload *upload)
 {
     if (upload->err.code != KG_OK) {
@@ -309,8 +324,8 @@ static void write_row(struct catalog_upload *upload)
     package_put_card(&upload->card, upload->package->root);
     kg_json_put_node(&upload->document, upload->package->root);
     upload->op.task.run = run_row;
-    upload->op.task.done = on_row_written;
-    state_keeper_write(catalog_keeper(upload->op.catalog), &upload->op.task);
+    upload->op.task.done = on_row_checked;
+    state_keeper_read(catalog_keeper(upload->op.catalog), &upload->op.task);
 }
 
 /* -- the tree ---------------------------------------------------------------------------------- */
@@ -318,20 +333,7 @@ static void write_row(struct catalog_upload *upload)
 static void run_copy(struct loop_job *job)
 {
     struct catalog_upload *upload = KG_CONTAINER(job, struct catalog_upload, job);
-    const struct store_fetched *fetched = upload->fetched;
-    const struct catalog *catalog = upload->op.catalog;
-    kg_auto(kg_free) char *name = kg_format(".%s", kg_id_new("new_").text);
-    if (kg_make_dirs(catalog->trees, 0700, &upload->job_err) < 0)
-        return;
-    kg_auto(kg_close) int from =
-        openat(fetched->quarantine->fd, "tree", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    kg_auto(kg_close) int parent = open(catalog->trees, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (from < 0 || parent < 0) {
-        kg_fail_errno(&upload->job_err, errno, "open the files of a package");
-        return;
-    }
-    upload->tree = kg_format("%s/%s", catalog->trees, name);
-    tree_copy(from, &fetched->tree, parent, name, &upload->job_err);
+    upload->tree = catalog_tree_copy(upload->op.catalog, upload->fetched, &upload->job_err);
 }
 
 /* -- whose pid it is --------------------------------------------------------------------------- */
@@ -593,6 +595,8 @@ void catalog_stop(struct catalog *catalog)
 {
     catalog->stopping = true;
     pool_stop(catalog->pool);
+    objects_stop(catalog->objects);
+    catalog_trees_stop(catalog);
     for (struct catalog_upload *upload = catalog->uploads, *next; upload != NULL; upload = next) {
         next = upload->next;
         bool waits = upload->fetch != NULL || upload->discovery != NULL;

@@ -17,6 +17,8 @@
 #define TRIAL_BYTES      65536
 #define TRIAL_INPUT      "as it went in"
 #define DAEMON_WAIT_MS   3000
+#define SERVICES_WAIT_MS 30000 /* a bucket is tried meanwhile */
+#define CLOCK_MS         120000
 #define NAME_COLUMNS     16
 
 /* -- the trial --------------------------------------------------------------------------------- */
@@ -210,20 +212,27 @@ static void add_running(struct cage_checks *checks, const struct kg_node *plugin
     }
 }
 
-static bool add_all_running(const struct cli *cli, struct cage_checks *checks)
+/* What it answers; NULL: it does not. */
+static struct kg_doc *ask_daemon(const struct cli *cli, const char *target, int64_t silence_ms)
 {
     const struct client_request request = {
-        .method = "GET", .target = "/api/v1/system-plugins", .silence_ms = DAEMON_WAIT_MS};
+        .method = "GET", .target = target, .silence_ms = silence_ms};
     struct client_reply reply = {0};
     struct kg_err err = {0};
     bool answered =
         client_exchange(cli->paths.socket, &request, &reply, &err) == 0 && reply.status == 200;
+    struct kg_doc *doc = answered ? kg_json_read(kg_buf_view(&reply.body), NULL) : NULL;
+    kg_buf_free(&reply.body);
+    return doc;
+}
+
+static bool add_all_running(const struct cli *cli, struct cage_checks *checks)
+{
     kg_auto(kg_doc_cleanup) struct kg_doc *doc =
-        answered ? kg_json_read(kg_buf_view(&reply.body), NULL) : NULL;
+        ask_daemon(cli, "/api/v1/system-plugins", DAEMON_WAIT_MS);
     const struct kg_node *plugins = doc ? kg_node_list(doc->root, "system_plugins") : NULL;
     for (uint32_t i = 0; plugins != NULL && i < plugins->count; i++)
         add_running(checks, &plugins->items[i]);
-    kg_buf_free(&reply.body);
     return doc != NULL;
 }
 
@@ -245,6 +254,71 @@ static void add_system_plugins(const struct cli *cli, const struct cage_owner *o
                        err.hint[0] != '\0' ? err.hint : "fix what the message names");
     }
     local_free(local);
+}
+
+/* -- what the daemon asks outside ---------------------------------------------------------------
+ */
+
+static void add_forward(struct cage_checks *checks, const struct kg_node *forward)
+{
+    kg_auto(kg_buf_free) struct kg_buf detail = {0};
+    const char *means = NULL, *remedy = NULL;
+    bool lost = kg_node_number(forward, "lost") > 0 || kg_node_number(forward, "lost_files") > 0;
+    print_words(&detail, forward, "{target}: {sent} events sent");
+    if (lost) {
+        print_words(&detail, forward,
+                    "; {lost} events and {lost_files} whole files could not be sent in time");
+        means = "the receiver lacks them; the log has them, as far as audit.keep reaches";
+        remedy = "raise audit.keep, or see why the receiver was away";
+    }
+    if (kg_node_number(forward, "failures") > 0) {
+        print_words(&detail, forward,
+                    "; {waiting_bytes} bytes of the log wait, it is tried again: {problem}");
+        means = "events wait in the log, and are lost to the receiver once it is rotated";
+        remedy = "fix what the message names; it goes on by itself then";
+    }
+    cage_checks_add(checks, "audit forward", means ? CAGE_STATUS_DEGRADED : CAGE_STATUS_OK,
+                    kg_buf_terminate(&detail), means, remedy);
+}
+
+/* Signatures are refused a quarter of an hour from its time: it is told before. */
+static void add_bucket(struct cage_checks *checks, const struct kg_node *bucket)
+{
+    kg_auto(kg_buf_free) struct kg_buf detail = {0};
+    kg_auto(kg_free) char *remedy = kg_str_dup(cli_text(bucket, "hint"));
+    int64_t clock_ms = kg_node_number(bucket, "clock_ms");
+    const char *means = NULL;
+    if (cli_text(bucket, "problem").length > 0) {
+        print_words(&detail, bucket, "{bucket}: {problem}");
+        means = "packages cannot be uploaded, and only those of the cache be had";
+    } else if (!kg_node_is_true(bucket, "may_read") || !kg_node_is_true(bucket, "may_write")) {
+        print_words(&detail, bucket, "{bucket}: what was put did not come back as it was");
+        means = "packages cannot be kept there";
+    } else {
+        print_words(&detail, bucket, "{bucket}: an object was put, read and removed");
+    }
+    if (clock_ms > CLOCK_MS || clock_ms < -CLOCK_MS) {
+        print_words(&detail, bucket, "; its clock is ahead of ours by {clock_ms} ms");
+        means = means ? means : "once that is a quarter of an hour, it refuses all";
+    }
+    cage_checks_add(checks, "bucket", means ? CAGE_STATUS_DEGRADED : CAGE_STATUS_OK,
+                    kg_buf_terminate(&detail), means,
+                    means == NULL       ? NULL
+                    : remedy[0] != '\0' ? remedy
+                                        : "set the clock, or see what the server says");
+}
+
+static void add_services(const struct cli *cli, struct cage_checks *checks)
+{
+    kg_auto(kg_doc_cleanup) struct kg_doc *doc =
+        ask_daemon(cli, "/api/v1/services", SERVICES_WAIT_MS);
+    const struct kg_node *forward =
+        doc ? kg_node_typed(doc->root, "audit_forward", KG_OBJECT) : NULL;
+    const struct kg_node *bucket = doc ? kg_node_typed(doc->root, "bucket", KG_OBJECT) : NULL;
+    if (forward != NULL)
+        add_forward(checks, forward);
+    if (bucket != NULL)
+        add_bucket(checks, bucket);
 }
 
 /* -- showing ----------------------------------------------------------------------------------- */
@@ -330,6 +404,7 @@ int cli_doctor(struct cli *cli)
     cluster_add_checks(cli, config, &checks);
     config_free(config);
     add_system_plugins(cli, &owner, &checks);
+    add_services(cli, &checks);
     if (cli->json) {
         struct kg_json_writer json = kg_json_writer(&text);
         cage_checks_json(&checks, worst, &json);

@@ -5,6 +5,7 @@
 #include "config/config.h"
 
 #include "base/doc.h"
+#include "base/url.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -16,6 +17,7 @@
 #define FOLDER_BYTES_MAX 4095
 #define PART_BYTES_MAX   255
 #define PLUGIN_BYTES_MAX 192
+#define URL_BYTES_MAX    4096
 
 static bool is_folder(struct kg_str text)
 {
@@ -59,6 +61,58 @@ static bool is_project(struct kg_str text)
     return kg_str_is(text, "*") || (has_only(text, "-_") && text.length <= PLUGIN_BYTES_MAX);
 }
 
+static bool is_url(struct kg_str text)
+{
+    kg_auto(kg_free) char *url = kg_str_dup(text);
+    kg_auto(kg_free) char *host = NULL;
+    uint16_t port;
+    return text.length <= URL_BYTES_MAX && strlen(url) == text.length &&
+           strpbrk(url, " \t\r\n") == NULL && kg_url_host(url, &host, &port);
+}
+
+/* What libcurl signs as it stands: nothing in it has to be escaped. */
+static bool has_only_plain(struct kg_str text, const char *signs)
+{
+    for (size_t i = 0; i < text.length; i++)
+        if (text.data[i] >= 'A' && text.data[i] <= 'Z')
+            return false;
+    return has_only(text, signs);
+}
+
+static bool is_bucket(struct kg_str text)
+{
+    static const char scheme[] = "s3://";
+    if (!kg_str_starts(text, scheme))
+        return false;
+    struct kg_str rest = kg_str_from(text, strlen(scheme));
+    const char *slash = memchr(rest.data, '/', rest.length);
+    struct kg_str name = {rest.data, slash ? (size_t)(slash - rest.data) : rest.length};
+    struct kg_str prefix = kg_str_from(rest, name.length + (slash != NULL));
+    return name.length >= 3 && name.length <= 63 && has_only_plain(name, ".-") &&
+           kg_is_letter_or_digit(name.data[0]) && prefix.length <= PART_BYTES_MAX &&
+           (prefix.length == 0 || has_only_plain(prefix, "._-/")) &&
+           memmem(prefix.data, prefix.length, "//", 2) == NULL &&
+           memmem(rest.data, rest.length, "..", 2) == NULL && !kg_str_starts(prefix, "/");
+}
+
+static bool is_region(struct kg_str text)
+{
+    return has_only_plain(text, "-") && text.length <= 64;
+}
+
+static bool is_forward(struct kg_str text)
+{
+    static const char *const sockets[] = {"journal", "syslog"};
+    for (size_t i = 0; i < KG_COUNT(sockets); i++) {
+        struct kg_str rest = text;
+        if (!kg_str_starts(text, sockets[i]))
+            continue;
+        rest = kg_str_from(text, strlen(sockets[i]));
+        return rest.length == 0 || (rest.data[0] == ':' && is_folder(kg_str_from(rest, 1)));
+    }
+    return is_url(text);
+}
+
 /* "net:HOST:PORT", "net:HOST:*" or "net:*", as manifests write them. */
 static bool is_reach(struct kg_str text)
 {
@@ -74,18 +128,25 @@ static bool is_reach(struct kg_str text)
            (kg_str_is(last, "*") || (kg_str_to_int(last, &port) && port > 0 && port < 65536));
 }
 
-static const struct config_form form_FOLDER = {"an absolute folder", "absolute folders", is_folder},
-                                form_HOST = {"the name of a host", "names of hosts", is_host},
-                                form_PLUGIN = {"the name of a plugin", "names of plugins",
-                                               is_plugin},
-                                form_PROJECT = {"the id of a project, or *",
-                                                "ids of projects, or *", is_project},
-                                form_REACH = {"net:HOST:PORT, net:HOST:* or net:*",
-                                              "net:HOST:PORT, net:HOST:* or net:*", is_reach},
-                                form_SCRIPT = {"the name of a script", "names of scripts",
-                                               is_script},
-                                form_GRANT = {"a capability of scripts", "capabilities of scripts",
-                                              config_grant_fits, config_grant_explain};
+static const struct config_form
+    form_FOLDER = {"an absolute folder", "absolute folders", is_folder},
+    form_HOST = {"the name of a host", "names of hosts", is_host},
+    form_PLUGIN = {"the name of a plugin", "names of plugins", is_plugin},
+    form_PROJECT = {"the id of a project, or *", "ids of projects, or *", is_project},
+    form_REACH = {"net:HOST:PORT, net:HOST:* or net:*", "net:HOST:PORT, net:HOST:* or net:*",
+                  is_reach},
+    form_SCRIPT = {"the name of a script", "names of scripts", is_script},
+    form_FORWARD = {"journal, syslog, one of them with \":\" and the "
+                    "path of a socket, or an http:// or https:// "
+                    "address",
+                    "such targets", is_forward},
+    form_BUCKET = {"s3://BUCKET or s3://BUCKET/PREFIX, in small "
+                   "letters, digits, \"-\", \".\" and \"_\"",
+                   "such buckets", is_bucket},
+    form_URL = {"an http:// or https:// address", "such addresses", is_url},
+    form_REGION = {"a name of small letters, digits and \"-\"", "such names", is_region},
+    form_GRANT = {"a capability of scripts", "capabilities of scripts", config_grant_fits,
+                  config_grant_explain};
 
 /* -- the table ----------------------------------------------------------------------------------
  */

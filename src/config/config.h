@@ -15,6 +15,7 @@ struct config_paths {
     char *config_dir, *config_file, *local_file;
     char *plugins_dir, *plugin_data_dir;
     char *state_dir, *state_db, *storage_dir, *audit_dir, *audit_key, *logs_dir, *uids_file;
+    char *audit_forward;
     char *secrets_file, *secrets_key, *catalog_key;
     char *run_dir, *socket, *pid_file, *launch_file;
     mode_t config_dir_mode; /* a user's own is for him alone; the system's daemon may be another */

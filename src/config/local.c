@@ -16,8 +16,9 @@
 
 #define fail_at LOCAL_FAIL_AT
 
-static const char *const sections[] = {"plugins",  "models",  "providers", "system_plugins",
-                                       "projects", "secrets", "grants",    "cluster"};
+static const char *const sections[] = {"plugins",        "models",   "providers",
+                                       "system_plugins", "projects", "secrets",
+                                       "grants",         "cluster",  "services"};
 static const char *const reserved[] = {"installed", "installed_from", "local",     "config",
                                        "hash",      "process",        LOCAL_SYSTEM};
 static const char *const processes[] = {"shared", "project", "session"};
@@ -288,7 +289,8 @@ struct local *local_read(struct kg_str text, const struct local_lookup *lookup, 
     if (read_document(local, text, lookup, err) == 0 && take_sections(local, err) == 0 &&
         take_secrets(local, err) == 0 && take_cluster(local, err) == 0 &&
         local_take_providers(local, lookup, err) == 0 && local_take_models(local, err) == 0 &&
-        local_take_grants(local, err) == 0 && local_take_system_plugins(local, err) == 0)
+        local_take_grants(local, err) == 0 && local_take_system_plugins(local, err) == 0 &&
+        local_take_services(local, err) == 0)
         return local;
     return unusable(local, err);
 }

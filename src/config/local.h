@@ -88,6 +88,13 @@ struct local_secrets {
     int64_t timeout_ms;
 };
 
+/* [services]: keys for what the daemon itself asks; texts are empty where it does not say. */
+struct local_services {
+    const struct kg_node *audit_headers; /* of audit.forward: an object of strings, or NULL */
+    struct kg_str bucket_access_key, bucket_secret_key, bucket_session_token;
+    const struct kg_err *audit_problem, *bucket_problem; /* as of a plugin */
+};
+
 struct local_problem;
 struct local {
     struct kg_doc *doc; /* owned */
@@ -103,6 +110,7 @@ struct local {
     size_t system_plugin_count;
     struct local_secrets secrets;
     struct kg_str cluster_password; /* [cluster]: of the database; empty: libpq looks for one */
+    struct local_services services;
     const struct local_problem *problems; /* in the document */
 };
 

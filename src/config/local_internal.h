@@ -21,6 +21,11 @@ void local_free_grants(struct local *local);
 /* [system_plugins] */
 int local_take_system_plugins(struct local *local, struct kg_err *err);
 
+/* [services] */
+int local_take_services(struct local *local, struct kg_err *err);
+/* A table of headers that cannot break a request; NULL is fine. */
+int local_check_headers(const struct kg_node *headers_or_null, struct kg_err *err);
+
 /* "sha256:" and 64 hexadecimal digits. */
 bool local_is_hash(struct kg_str text);
 /* A name that can stand in messages and in names of cages and files. */

@@ -56,6 +56,7 @@ static void fill(struct config_paths *paths, const char *config, const char *dat
     paths->storage_dir = kg_format("%s/storage", state);
     paths->audit_dir = kg_format("%s/audit", state);
     paths->audit_key = kg_format("%s/audit.key", state);
+    paths->audit_forward = kg_format("%s/audit.forward", state);
     paths->logs_dir = kg_format("%s/logs", state);
     paths->uids_file = kg_format("%s/uids", state);
     paths->secrets_file = kg_format("%s/secrets.json", state);
@@ -114,7 +115,8 @@ void config_paths_free(struct config_paths *paths)
         &paths->plugins_dir,  &paths->state_dir,       &paths->state_db,    &paths->audit_dir,
         &paths->audit_key,    &paths->plugin_data_dir, &paths->storage_dir, &paths->logs_dir,
         &paths->run_dir,      &paths->socket,          &paths->pid_file,    &paths->launch_file,
-        &paths->secrets_file, &paths->secrets_key,     &paths->catalog_key, &paths->uids_file};
+        &paths->secrets_file, &paths->secrets_key,     &paths->catalog_key, &paths->uids_file,
+        &paths->audit_forward};
     for (size_t i = 0; i < KG_COUNT(all); i++)
         kg_free(all[i]);
 }

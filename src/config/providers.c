@@ -354,7 +354,7 @@ static int check_header(const struct kg_member *member, struct kg_err *err)
     return take_text(&value, &member->value, &text, err);
 }
 
-static int check_headers(const struct kg_node *headers, struct kg_err *err)
+int local_check_headers(const struct kg_node *headers, struct kg_err *err)
 {
     if (headers == NULL)
         return 0;
@@ -415,7 +415,8 @@ static int take_provider(struct local *local, const struct kg_member *member, bo
     enum local_kind kind = LOCAL_OPENAI;
     if (local_check_name(member, "providers", err) < 0 ||
         take_fields(&member->value, provider_fields, KG_COUNT(provider_fields), &record, err) < 0 ||
-        take_kind(member, record.kind, &kind, err) < 0 || check_headers(record.headers, err) < 0)
+        take_kind(member, record.kind, &kind, err) < 0 ||
+        local_check_headers(record.headers, err) < 0)
         return -EINVAL;
     *provider = (struct local_provider){
         .name = member->key,

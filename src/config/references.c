@@ -89,7 +89,8 @@ static bool has_user(const struct replacing *at)
 {
     return at->table.length > 0 &&
            (kg_str_is(at->section, "plugins") || kg_str_is(at->section, "providers") ||
-            kg_str_is(at->section, "grants") || kg_str_is(at->section, "system_plugins"));
+            kg_str_is(at->section, "grants") || kg_str_is(at->section, "system_plugins") ||
+            kg_str_is(at->section, "services"));
 }
 
 static int put_found(struct replacing *at, const struct kg_node *node,

@@ -183,7 +183,8 @@ enum {
 struct dialect_call {
     struct dialect_talk *talk;
     unsigned answers; /* those of the above; a child that is told so may ask for the rest in vain */
-    uint64_t timeout_ms;           /* of each exchange: past it the child hangs; 0: never */
+    const char *traceparent; /* the trace that it is part of; stays as long; NULL: none is known */
+    uint64_t timeout_ms;     /* of each exchange: past it the child hangs; 0: never */
     uint64_t caller_timeout_ms;    /* of all of them; 0: none */
     peer_done_fn *on_done;         /* once; results and errors as kaged's own plugins give them */
     peer_progress_fn *on_progress; /* or NULL */
@@ -277,7 +278,7 @@ extern const struct dialect dialect_mcp;     /* MCP servers, see mcp.c */
 /* The member _meta of a request to an MCP server; progress is told under the token, the id of the
  * request; 0: it is not. answers: what may be asked for in the request. */
 void mcp_put_meta(const struct dialect_talk *talk, struct kg_json_writer *json, uint64_t token,
-                  unsigned answers);
+                  unsigned answers, const char *traceparent_or_null);
 extern const struct dialect dialect_script; /* kaged-lua, see script.c */
 #define DIALECT_API_VERSION 1
 /* Whether the answer to initialize may list that: short strings, not too many; or NULL, none. */

@@ -73,13 +73,15 @@ static const char *log_level(const struct dialect_talk *talk)
 }
 
 void mcp_put_meta(const struct dialect_talk *talk, struct kg_json_writer *json, uint64_t token,
-                  unsigned answers)
+                  unsigned answers, const char *traceparent_or_null)
 {
     if (!mcp_is_modern(talk) && token == 0)
         return;
     kg_json_named_begin(json, "_meta", '{');
     if (token != 0)
         kg_json_named_int(json, "progressToken", (int64_t)token);
+    if (traceparent_or_null != NULL)
+        kg_json_named_text(json, "traceparent", traceparent_or_null);
     if (mcp_is_modern(talk)) {
         kg_json_named_text(json, "io.modelcontextprotocol/protocolVersion", MODERN_REVISION);
         put_client(json, "io.modelcontextprotocol/clientInfo");
@@ -92,7 +94,7 @@ void mcp_put_meta(const struct dialect_talk *talk, struct kg_json_writer *json, 
 
 static void put_list_meta(struct dialect_talk *talk, struct kg_json_writer *json)
 {
-    mcp_put_meta(talk, json, 0, DIALECT_ANSWERS_ALL);
+    mcp_put_meta(talk, json, 0, DIALECT_ANSWERS_ALL, NULL);
 }
 
 /* -- the greeting ------------------------------------------------------------------------------ */
@@ -103,7 +105,7 @@ static void put_discover(struct dialect_talk *talk, struct kg_buf *ret_json)
     struct kg_json_writer json = kg_json_writer(ret_json);
     talk->variant = DIALECT_MCP_MODERN;
     kg_json_begin(&json, '{');
-    mcp_put_meta(talk, &json, 0, DIALECT_ANSWERS_ALL);
+    mcp_put_meta(talk, &json, 0, DIALECT_ANSWERS_ALL, NULL);
     kg_json_end(&json, '}');
     talk->variant = DIALECT_MCP_LEGACY;
 }
@@ -320,7 +322,7 @@ static void listen_anew(struct dialect_talk *talk)
     kg_auto(kg_buf_free) struct kg_buf params = {0};
     struct kg_json_writer json = kg_json_writer(&params);
     kg_json_begin(&json, '{');
-    mcp_put_meta(talk, &json, 0, DIALECT_ANSWERS_ALL);
+    mcp_put_meta(talk, &json, 0, DIALECT_ANSWERS_ALL, NULL);
     bool any = put_filter(talk, &json);
     kg_json_end(&json, '}');
     mcp->listening = 0;

@@ -86,7 +86,8 @@ static int send_exchange(struct dialect_call *call, struct kg_str method, struct
 {
     kg_auto(kg_buf_free) struct kg_buf meta = {0};
     struct kg_json_writer json = kg_json_writer(&meta);
-    mcp_put_meta(call->talk, &json, peer_next_id(call->talk->peer), call->answers);
+    mcp_put_meta(call->talk, &json, peer_next_id(call->talk->peer), call->answers,
+                 call->traceparent);
     const struct kg_str params[] = {KG_STR("{"), members, kg_buf_view(&meta), KG_STR("}")};
     return dialect_send(call, method, params, KG_COUNT(params), err);
 }
@@ -99,6 +100,7 @@ static int send_tool(struct dialect_call *call, const struct dialect_message *me
                      struct kg_err *err)
 {
     struct kg_buf *token = &((struct mcp *)call->talk->state)->token;
+    bool traced = call->traceparent != NULL;
     token->length = 0;
     kg_buf_int(token, (int64_t)peer_next_id(call->talk->peer));
     const struct kg_str params[] = {
@@ -108,7 +110,9 @@ static int send_tool(struct dialect_call *call, const struct dialect_message *me
         message->params.length ? message->params : KG_STR("{}"),
         KG_STR(",\"_meta\":{\"progressToken\":"),
         kg_buf_view(token),
-        KG_STR("}}"),
+        traced ? KG_STR(",\"traceparent\":\"") : KG_STR(""),
+        traced ? kg_str(call->traceparent) : KG_STR(""), /* digits, as it was checked */
+        traced ? KG_STR("\"}}") : KG_STR("}}"),
     };
     return dialect_send(call, KG_STR("tools/call"), params, KG_COUNT(params), err);
 }

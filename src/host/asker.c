@@ -55,9 +55,9 @@ static struct host_asker *make(const struct host_asker *texts)
     size_t operator_size = size_of(texts->operator_id), request_size = size_of(texts->request_id);
     size_t project_size = size_of(texts->project_id), agent_size = size_of(texts->agent_path);
     size_t session_size = size_of(texts->session_id), branch_size = size_of(texts->branch);
-    size_t caller_size = size_of(texts->caller_id);
+    size_t caller_size = size_of(texts->caller_id), trace_size = size_of(texts->traceparent);
     size_t size = sizeof(struct host_asker) + operator_size + request_size + project_size +
-                  agent_size + session_size + branch_size + caller_size;
+                  agent_size + session_size + branch_size + caller_size + trace_size;
     struct host_asker *asker = take_block(size);
     char *at = (char *)(asker + 1);
     asker->operator_id = put(&at, texts->operator_id, operator_size);
@@ -67,6 +67,7 @@ static struct host_asker *make(const struct host_asker *texts)
     asker->session_id = put(&at, texts->session_id, session_size);
     asker->branch = put(&at, texts->branch, branch_size);
     asker->caller_id = put(&at, texts->caller_id, caller_size);
+    asker->traceparent = put(&at, texts->traceparent, trace_size);
     asker->operator_length = operator_size > 0 ? (uint32_t)operator_size - 1 : 0;
     asker->request_length = request_size > 0 ? (uint32_t)request_size - 1 : 0;
     asker->references = 1;
@@ -87,13 +88,21 @@ struct host_asker *host_asker_for(const struct host_asker *asker, const struct h
                                      .agent_path = agent->agent_path,
                                      .session_id = agent->session_id,
                                      .branch = agent->branch,
-                                     .caller_id = asker->caller_id});
+                                     .caller_id = asker->caller_id,
+                                     .traceparent = asker->traceparent});
 }
 
 struct host_asker *host_asker_called(const struct host_asker *asker, const char *caller_id)
 {
     struct host_asker texts = *asker;
     texts.caller_id = caller_id;
+    return make(&texts);
+}
+
+struct host_asker *host_asker_traced(const struct host_asker *asker, const char *traceparent)
+{
+    struct host_asker texts = *asker;
+    texts.traceparent = traceparent;
     return make(&texts);
 }
 
@@ -112,4 +121,20 @@ void host_asker_unref(struct host_asker *asker)
 void host_asker_cleanup(struct host_asker **asker)
 {
     host_asker_unref(*asker);
+}
+
+void host_asker_emit_values(const struct host_asker *asker, struct audit *audit,
+                            enum audit_event event, const struct audit_value *values, size_t count)
+{
+    struct kg_str id = host_asker_request(asker);
+    if (asker->traceparent == NULL || id.length > AUDIT_REQUEST_MAX) {
+        audit_emit_values(audit, event, id, values, count);
+        return;
+    }
+    struct audit_request own = {0};
+    kg_str_copy(id, own.id, sizeof(own.id));
+    kg_str_copy(kg_str(asker->traceparent), own.traceparent, sizeof(own.traceparent));
+    struct audit_request before = audit_swap_request(audit, own);
+    audit_emit_values(audit, event, KG_STR_NULL, values, count);
+    audit_swap_request(audit, before);
 }

@@ -5,7 +5,7 @@
 #ifndef KAGED_HOST_ASKER_H
 #define KAGED_HOST_ASKER_H
 
-#include "base/base.h"
+#include "audit/audit.h"
 
 /* To be read only. Texts live as long as it does. */
 struct host_asker {
@@ -15,6 +15,7 @@ struct host_asker {
     const char *project_id, *agent_path, *session_id;
     const char *branch;    /* that the session stands on; NULL: none is known */
     const char *caller_id; /* whose requests these are, where one makes several; NULL: not known */
+    const char *traceparent; /* the trace that it is part of; NULL: none is known */
     uint32_t operator_length, request_length; /* of the first two */
     uint32_t references;                      /* asker.c's, like the next */
     bool is_long;
@@ -36,8 +37,18 @@ struct host_asker *host_asker_new(const char *operator_id, const char *request_i
 struct host_asker *host_asker_for(const struct host_asker *asker, const struct host_asker *agent);
 /* The same, as one of several requests of that caller. */
 struct host_asker *host_asker_called(const struct host_asker *asker, const char *caller_id);
+/* The same, as part of that trace. */
+struct host_asker *host_asker_traced(const struct host_asker *asker, const char *traceparent);
 struct host_asker *host_asker_ref(struct host_asker *asker);
 void host_asker_unref(struct host_asker *asker);    /* takes NULL */
 void host_asker_cleanup(struct host_asker **asker); /* for kg_auto */
+
+/* audit_emit, for what was asked: with the request's id and its trace. */
+void host_asker_emit_values(const struct host_asker *asker, struct audit *audit,
+                            enum audit_event event, const struct audit_value *values, size_t count);
+#define host_asker_emit(asker, audit, event, ...)                                                  \
+    host_asker_emit_values(asker, audit, event, (const struct audit_value[]){__VA_ARGS__},         \
+                           sizeof((const struct audit_value[]){__VA_ARGS__}) /                     \
+                               sizeof(struct audit_value))
 
 #endif

@@ -233,6 +233,8 @@ static void put_context(struct kg_buf *buf, const struct host_asker *asker,
     put_field(buf, KG_STR(",\"request_id\":"), host_asker_request(asker));
     if (asker->branch != NULL)
         put_field(buf, KG_STR(",\"branch\":"), kg_str(asker->branch));
+    if (asker->traceparent != NULL)
+        put_field(buf, KG_STR(",\"traceparent\":"), kg_str(asker->traceparent));
     if (project_root_or_null != NULL)
         put_field(buf, KG_STR(",\"project_root\":"), kg_str(project_root_or_null));
     kg_buf_char(buf, '}');
@@ -365,9 +367,10 @@ static void tell_payload(const struct host_call *call, const char *part, struct 
     bool is_whole = text.length <= PAYLOAD_MAX && kg_json_check(text, &offset) == KG_JSON_OK;
     if (text.length > PAYLOAD_MAX)
         text.length = PAYLOAD_MAX;
-    audit_emit(call->host->audit, AUDIT_PLUGIN_PAYLOAD, kg_str(call->asker->request_id),
-               AUDIT_V_TEXT(call->process->name), AUDIT_V_TEXT(call->method), AUDIT_V_TEXT(part),
-               is_whole ? AUDIT_V_RAW(text) : AUDIT_V_STR(text), AUDIT_V_INT((int64_t)json.length));
+    host_asker_emit(call->asker, call->host->audit, AUDIT_PLUGIN_PAYLOAD,
+                    AUDIT_V_TEXT(call->process->name), AUDIT_V_TEXT(call->method),
+                    AUDIT_V_TEXT(part), is_whole ? AUDIT_V_RAW(text) : AUDIT_V_STR(text),
+                    AUDIT_V_INT((int64_t)json.length));
 }
 
 static inline void audit_payload(const struct host_call *call, const char *part, struct kg_str json)
@@ -450,9 +453,9 @@ static struct audit_value method_of(const struct host_call *call)
 void host_audit_called(const struct host_call *call)
 {
     const struct host_asker *asker = call->asker;
-    audit_emit(call->host->audit, AUDIT_PLUGIN_METHOD_CALLED, host_asker_request(asker),
-               name_of(call), method_of(call), AUDIT_V_STR(host_asker_operator(asker)),
-               AUDIT_V_TEXT(asker->project_id));
+    host_asker_emit(asker, call->host->audit, AUDIT_PLUGIN_METHOD_CALLED, name_of(call),
+                    method_of(call), AUDIT_V_STR(host_asker_operator(asker)),
+                    AUDIT_V_TEXT(asker->project_id));
 }
 
 void host_audit_returned(const struct host_call *call, const struct host_reply *reply,
@@ -460,9 +463,9 @@ void host_audit_returned(const struct host_call *call, const struct host_reply *
 {
     enum kg_code code = reply->error.code;
     bool success = code == KG_OK;
-    audit_emit(call->host->audit, AUDIT_PLUGIN_METHOD_RETURNED, host_asker_request(call->asker),
-               name_of(call), method_of(call), AUDIT_V_INT(duration_ms), AUDIT_V_BOOL(success),
-               success ? AUDIT_V_NULL : AUDIT_V_TEXT(kg_error_row(code)->name));
+    host_asker_emit(call->asker, call->host->audit, AUDIT_PLUGIN_METHOD_RETURNED, name_of(call),
+                    method_of(call), AUDIT_V_INT(duration_ms), AUDIT_V_BOOL(success),
+                    success ? AUDIT_V_NULL : AUDIT_V_TEXT(kg_error_row(code)->name));
 }
 
 /* -- the call ---------------------------------------------------------------------------------- */
@@ -494,6 +497,7 @@ static int send_request(struct host_call *call, const struct host_passage *passa
     struct dialect_call *wire = &call->wire;
     wire->talk = talk;
     wire->answers = host_asks_answers(call);
+    wire->traceparent = passage->asker->traceparent;
     wire->timeout_ms = passage->timeout_ms;
     wire->caller_timeout_ms = passage->caller_timeout_ms;
     wire->on_done = on_done;

@@ -187,7 +187,8 @@ struct host *host_new(const struct host_parts *parts, struct kg_err *err)
         .limits = host_storage_limits(host->config),
     };
     apply_limits(host);
-    if (open_gate(host, err) < 0 || host_consents_open(host, err) < 0) {
+    if (open_gate(host, err) < 0 || host_forward_open(host, err) < 0 ||
+        host_consents_open(host, err) < 0) {
         host_free(host);
         return NULL;
     }
@@ -370,7 +371,8 @@ static void check_stopped(struct loop_task *task)
     struct host *host = KG_CONTAINER(task, struct host, stop_check);
     if (host->change_count > 0 || host->store_jobs > 0 || host->secret_jobs > 0 ||
         host->search_jobs > 0 || host->project_ops->busy(host->projects) ||
-        store_is_fetching(host->store) || !host_script_net_is_closed(host))
+        store_is_fetching(host->store) || !host_script_net_is_closed(host) ||
+        !forward_is_idle(host->forward))
         return;
     for (struct host_process *at = NULL; (at = host_process_after(host, at)) != NULL;)
         if (host_process_is_busy(at))
@@ -406,6 +408,7 @@ void host_stop(struct host *host, const char *reason, void (*on_stopped)(void *d
         host_devs_stop(host);
         host_consents_close(host);
         host_script_net_close(host);
+        forward_stop(host->forward);
     }
     for (struct host_process *at = NULL; (at = host_process_after(host, at)) != NULL;)
         if (again)
@@ -432,6 +435,7 @@ void host_free(struct host *host)
     loop_undefer(host->loop, &host->stop_check);
     loop_undefer(host->loop, &host->leave_check);
     host_script_net_free(host);
+    forward_free(host->forward);
     host_scripts_free(host);
     host_plugins_free(host); /* who is answered by the last jobs finds none */
     host_devs_free(host);

@@ -6,6 +6,7 @@
 #define KAGED_HOST_H
 
 #include "config/config.h"
+#include "forward/forward.h"
 #include "host/asker.h"
 #include "host/asks.h"
 #include "manifest/manifest.h"
@@ -58,6 +59,7 @@ const char *host_user(const struct host *host); /* whom the daemon runs as */
 struct cage_spawner *host_spawner(struct host *host);
 const struct cage_facts *host_facts(const struct host *host); /* NULL: none can be built */
 struct gate *host_gate(struct host *host);                    /* the same */
+const struct forward *host_forward(const struct host *host);  /* NULL: nothing is sent on */
 /* How the cages of this daemon are limited. */
 const struct cage_limits *host_limits(const struct host *host);
 /* Reads config.toml again, takes it whole or not at all, looks for new plugins. */

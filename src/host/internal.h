@@ -52,8 +52,9 @@ struct host {
     size_t script_service_count;
     void *script_service_data;
     struct host_script_run *script_runs; /* owned; see script_run.c */
-    struct host_script_net *script_net;  /* owned; see script_http.c; NULL: nobody asked yet */
-    struct host_plugin **plugins;        /* one reference each, sorted by name */
+    struct forward *forward; /* owned; see forward.c; NULL: the audit log is not sent on */
+    struct host_script_net *script_net; /* owned; see script_http.c; NULL: nobody asked yet */
+    struct host_plugin **plugins;       /* one reference each, sorted by name */
     size_t plugin_count;
     struct store *store;              /* owned */
     struct loop_worker *store_worker; /* owned; does what blocks */
@@ -352,6 +353,7 @@ int host_script_number(const struct kg_node *params, const char *key, int64_t fa
 
 void host_script_serve_http(struct host_script_request *request, const struct kg_node *params,
                             void *data);
+int host_forward_open(struct host *host, struct kg_err *err);
 void host_script_net_end(const struct host_process *process); /* it is gone */
 void host_script_net_close(struct host *host); /* for good; host_look_for_stop follows */
 bool host_script_net_is_closed(const struct host *host);

@@ -48,6 +48,7 @@ void http_handle(struct http_request *request)
         return;
     }
     kg_str_copy(kg_str(request->request_id), own.id, sizeof(own.id));
+    memcpy(own.traceparent, request->traceparent, sizeof(own.traceparent));
     struct audit_request before = audit_swap_request(audit, own);
     request->route->handle(request); /* which may free it */
     audit_swap_request(audit, before);

@@ -208,7 +208,8 @@ struct http_request {
     char profile[HTTP_PROFILE_MAX + 1];  /* of MCP clients, that the token is confined to, or "" */
     char principal[CATALOG_ID_TEXT];     /* whose the token is; "": the operator's own */
     char request_id[HTTP_REQUEST_ID_MAX + 1];
-    struct host_asker *asker; /* a reference; NULL: nobody wanted it yet */
+    char traceparent[KG_TRACEPARENT_TEXT]; /* "": it came with none that is one */
+    struct host_asker *asker;              /* a reference; NULL: nobody wanted it yet */
 
     struct kg_buf head;
     struct http_scan scan;
@@ -324,6 +325,7 @@ void http_put_lines(struct kg_json_writer *json, const char *key, struct kg_str 
 /* -- handlers, for the table of routes --------------------------------------------------------- */
 
 http_handler_fn http_handle_health;
+http_handler_fn http_handle_services;
 http_handler_fn http_handle_system_plugins;
 http_handler_fn http_handle_system_plugin;
 http_handler_fn http_handle_status;

@@ -226,6 +226,44 @@ static void put_figure(struct kg_buf *out, const char *name, const char *type, c
     kg_buf_printf(out, "%s %.15g\n", name, value);
 }
 
+static void put_forward(struct kg_buf *out, const struct forward *forward)
+{
+    if (forward == NULL)
+        return;
+    const struct forward_facts facts = forward_facts(forward);
+    put_figure(out, "kaged_audit_forward_sent_total", "counter",
+               "Events that audit.forward sent on.", (double)facts.sent);
+    put_figure(out, "kaged_audit_forward_lost_total", "counter",
+               "Events that it could not send before their file was rotated away.",
+               (double)facts.lost);
+    put_figure(out, "kaged_audit_forward_lost_files_total", "counter",
+               "Files that were gone before it could count what was in them.",
+               (double)facts.lost_files);
+    put_figure(out, "kaged_audit_forward_failures", "gauge", "Attempts in a row that failed.",
+               (double)facts.failures);
+    put_figure(out, "kaged_audit_forward_waiting_bytes", "gauge",
+               "Bytes of the log that are not sent yet.", (double)facts.waiting_bytes);
+}
+
+static void put_objects(struct kg_buf *out, const struct catalog *catalog)
+{
+    const struct objects_facts facts = objects_facts(catalog_objects(catalog));
+    if (facts.bucket == NULL)
+        return;
+    put_figure(out, "kaged_objects_hits_total", "counter", "Objects that were in the cache.",
+               (double)facts.hits);
+    put_figure(out, "kaged_objects_misses_total", "counter",
+               "Objects that had to come from the bucket.", (double)facts.misses);
+    put_figure(out, "kaged_objects_received_bytes_total", "counter", "Bytes from the bucket.",
+               (double)facts.bytes_in);
+    put_figure(out, "kaged_objects_sent_bytes_total", "counter", "Bytes to the bucket.",
+               (double)facts.bytes_out);
+    put_figure(out, "kaged_objects_errors_total", "counter",
+               "Objects that could not be had or put.", (double)facts.errors);
+    put_figure(out, "kaged_objects_cache_bytes", "gauge",
+               "Bytes in the cache, when it was last written.", (double)facts.cache_bytes);
+}
+
 static void put_daemon(struct kg_buf *out, struct host *host)
 {
     const struct host_figures *figures = host_figures(host);
@@ -247,6 +285,7 @@ static void put_daemon(struct kg_buf *out, struct host *host)
                (double)host_audit_count(host));
     put_figure(out, "kaged_audit_queue_bytes", "gauge", "Audit events that wait for the disk.",
                (double)audit_waiting_bytes(host_audit(host)));
+    put_forward(out, host_forward(host));
     put_help(out, "kaged_loop_lag_seconds", "histogram", "How late a timer of the loop was.");
     put_histogram(out, "kaged_loop_lag_seconds", "", &figures->lag);
 }
@@ -256,6 +295,8 @@ static void on_measured(void *data)
     struct http_request *request = data;
     kg_auto(kg_buf_free) struct kg_buf text = {0};
     put_daemon(&text, http_host(request));
+    if (http_server_of(request) != NULL && http_server_of(request)->catalog != NULL)
+        put_objects(&text, http_server_of(request)->catalog);
     put_plugins(&text, http_host(request));
     http_reply_text(request, 200, "text/plain; version=0.0.4; charset=utf-8", kg_buf_view(&text));
 }

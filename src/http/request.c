@@ -107,10 +107,20 @@ const char *http_request_id(const struct http_request *request)
     return request->request_id;
 }
 
+static struct host_asker *asker_of(const struct http_request *request)
+{
+    struct host_asker *asker = host_asker_new(http_operator(request), http_request_id(request));
+    if (request->traceparent[0] == '\0')
+        return asker;
+    struct host_asker *traced = host_asker_traced(asker, request->traceparent);
+    host_asker_unref(asker);
+    return traced;
+}
+
 struct host_asker *http_asker(struct http_request *request)
 {
     if (request->asker == NULL)
-        request->asker = host_asker_new(http_operator(request), http_request_id(request));
+        request->asker = asker_of(request);
     return request->asker;
 }
 
@@ -245,6 +255,8 @@ void http_request_identify(struct http_request *request)
         given = kg_str(made.text);
     }
     kg_str_copy(given, request->request_id, sizeof(request->request_id));
+    if (http_header_count(request, "traceparent") == 1)
+        (void)kg_traceparent_read(http_header(request, "traceparent"), request->traceparent);
 }
 
 struct kg_err *http_request_refuse(struct http_request *request, int status)
@@ -574,6 +586,8 @@ void http_reply_problems(struct http_request *request, const struct kg_err *err,
     else
         put_error(&writer, request, err, problems_or_null);
     kg_json_end(&writer, '}');
+    if (err->code == KG_E_OBJECTS)
+        http_add_header(request, "Retry-After", "5");
     http_reply(request, refused ? refused : row->http_status, kg_buf_view(&json));
 }
 

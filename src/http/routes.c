@@ -355,6 +355,10 @@ const struct http_route http_routes[] = {
      .answer = "SystemPluginList"},
     {"GET", "/api/v1/system-plugins/{name}", "admin", 0, NULL, http_handle_system_plugin,
      "One system plugin", .operation = "system_plugin_show", .answer = "SystemPlugin"},
+    {"GET", "/api/v1/services", "admin", 0, NULL, http_handle_services,
+     "What the daemon itself asks outside: where the audit log is sent on to, and the bucket, "
+     "which is tried",
+     .operation = "service_list", .answer = "Services"},
     {"GET", "/api/v1/secrets", "admin", 0, NULL, http_handle_secrets,
      "All secrets and who uses them, without values", .operation = "secret_list",
      .answer = "SecretList"},

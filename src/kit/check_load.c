@@ -38,7 +38,7 @@ static void check_big_list(struct kit_run *run)
     kg_auto(kg_buf_free) struct kg_buf params = {0};
     struct kg_json_writer json = kg_json_writer(&params);
     kg_json_begin(&json, '{');
-    mcp_put_meta(&run->talk->greeting->talk, &json, 0, DIALECT_ANSWERS_ALL);
+    mcp_put_meta(&run->talk->greeting->talk, &json, 0, DIALECT_ANSWERS_ALL, NULL);
     kg_json_key(&json, "padding");
     put_padding(run, &params);
     kg_buf_char(&params, '}');

@@ -192,7 +192,7 @@ static struct kg_doc *ask_for(struct kit_run *run, const char *method, const cha
     kg_json_begin(&json, '{');
     if (key != NULL)
         kg_json_named_str(&json, key, value);
-    mcp_put_meta(&run->talk->greeting->talk, &json, 0, DIALECT_ANSWERS_ALL);
+    mcp_put_meta(&run->talk->greeting->talk, &json, 0, DIALECT_ANSWERS_ALL, NULL);
     kg_json_end(&json, '}');
     const struct kit_question question = {.method = method, .params = kg_buf_view(&params)};
     const struct kit_ask *ask = kit_question(run, &question);

@@ -51,7 +51,7 @@ void kit_put_nothing(const struct kit_run *run, struct kg_buf *out)
     struct kg_json_writer json = kg_json_writer(out);
     kg_json_begin(&json, '{');
     if (run->talk->greeting != NULL)
-        mcp_put_meta(&run->talk->greeting->talk, &json, 0, DIALECT_ANSWERS_ALL);
+        mcp_put_meta(&run->talk->greeting->talk, &json, 0, DIALECT_ANSWERS_ALL, NULL);
     kg_json_end(&json, '}');
 }
 
@@ -72,7 +72,7 @@ const char *kit_put_call(const struct kit_run *run, const struct kit_target *tar
     kg_json_named_text(&json, "name", target->method);
     kg_json_named_raw(&json, "arguments", object.length > 0 ? object : KG_STR("{}"));
     mcp_put_meta(&run->talk->greeting->talk, &json, peer_next_id(run->talk->seat->peer),
-                 DIALECT_ANSWERS_ALL);
+                 DIALECT_ANSWERS_ALL, NULL);
     kg_json_end(&json, '}');
     return "tools/call";
 }

@@ -512,12 +512,28 @@ static bool accepts(struct kg_str accept, const char *type)
     return accept.data == NULL || strcasestr(text, type) != NULL || strstr(text, "*/*") != NULL;
 }
 
+/* A message's own trace goes before that of the request which carries it. */
+static void take_trace(struct mcp_exchange *exchange, struct kg_str params)
+{
+    char trace[KG_TRACEPARENT_TEXT];
+    struct kg_str meta, given;
+    if (params.data == NULL || !kg_json_member(params, "_meta", &meta) ||
+        !kg_json_member(meta, "traceparent", &given) || given.length < 2 || given.data[0] != '"' ||
+        !kg_traceparent_read((struct kg_str){given.data + 1, given.length - 2}, trace))
+        return;
+    struct host_asker *traced = host_asker_traced(exchange->asker, trace);
+    host_asker_unref(exchange->asker);
+    exchange->asker = traced;
+}
+
 static void take(struct mcp_exchange *exchange, const struct mcp_visit *visit)
 {
     struct rpc_message message;
     rpc_parse(visit->body, &message);
-    if (is_request(&message))
+    if (is_request(&message)) {
         exchange->id = message.id_text;
+        take_trace(exchange, message.params);
+    }
     if (message.kind == RPC_NOISE)
         mcp_reply_error(exchange, 400,
                         message.fault != KG_JSON_OK ? MCP_PARSE_ERROR : MCP_INVALID_REQUEST,

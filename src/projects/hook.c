@@ -115,25 +115,24 @@ static void answer(struct hook_call *call)
 static void audit_fired(const struct host_call *sent)
 {
     const struct hook_call *call = host_call_data(sent);
-    audit_emit(host_audit(call->host), AUDIT_PLUGIN_HOOK_FIRED, kg_str(call->asker->request_id),
-               AUDIT_V_TEXT(call->queue->name), AUDIT_V_TEXT(host_hook_row(call->hook)->name),
-               AUDIT_V_TEXT(call->asker->agent_path), AUDIT_V_TEXT(call->asker->session_id));
+    host_asker_emit(call->asker, host_audit(call->host), AUDIT_PLUGIN_HOOK_FIRED,
+                    AUDIT_V_TEXT(call->queue->name), AUDIT_V_TEXT(host_hook_row(call->hook)->name),
+                    AUDIT_V_TEXT(call->asker->agent_path), AUDIT_V_TEXT(call->asker->session_id));
 }
 
 /* rpc_code: as the plugin gave it, or the row's. */
 static void audit_problem(const struct hook_call *call, const char *plugin,
                           const struct kg_err *error, int64_t rpc_code)
 {
-    struct kg_str request_id = kg_str(call->asker->request_id);
     struct audit_value hook = AUDIT_V_TEXT(host_hook_row(call->hook)->name);
     if (error->code == KG_E_PLUGIN_TIMEOUT)
-        audit_emit(host_audit(call->host), AUDIT_PLUGIN_HOOK_TIMEOUT, request_id,
-                   AUDIT_V_TEXT(plugin), hook, AUDIT_V_TEXT(call->asker->agent_path),
-                   AUDIT_V_INT((int64_t)(call->timeout_ms + 999) / 1000));
+        host_asker_emit(call->asker, host_audit(call->host), AUDIT_PLUGIN_HOOK_TIMEOUT,
+                        AUDIT_V_TEXT(plugin), hook, AUDIT_V_TEXT(call->asker->agent_path),
+                        AUDIT_V_INT((int64_t)(call->timeout_ms + 999) / 1000));
     else
-        audit_emit(host_audit(call->host), AUDIT_PLUGIN_HOOK_FAILED, request_id,
-                   AUDIT_V_TEXT(plugin), hook, AUDIT_V_TEXT(call->asker->agent_path),
-                   AUDIT_V_INT(rpc_code), AUDIT_V_TEXT(error->message));
+        host_asker_emit(call->asker, host_audit(call->host), AUDIT_PLUGIN_HOOK_FAILED,
+                        AUDIT_V_TEXT(plugin), hook, AUDIT_V_TEXT(call->asker->agent_path),
+                        AUDIT_V_INT(rpc_code), AUDIT_V_TEXT(error->message));
 }
 
 static void audit_ended(const struct host_call *sent, const struct host_reply *reply,
@@ -146,10 +145,10 @@ static void audit_ended(const struct host_call *sent, const struct host_reply *r
                       reply->plugin_error.length > 0 ? rpc_error_code(reply->plugin_error)
                                                      : kg_error_row(error->code)->rpc_code);
     else
-        audit_emit(host_audit(call->host), AUDIT_PLUGIN_HOOK_RETURNED,
-                   kg_str(call->asker->request_id), AUDIT_V_TEXT(call->queue->name),
-                   AUDIT_V_TEXT(host_hook_row(call->hook)->name), AUDIT_V_INT(duration_ms),
-                   AUDIT_V_BOOL(call->has_result));
+        host_asker_emit(call->asker, host_audit(call->host), AUDIT_PLUGIN_HOOK_RETURNED,
+                        AUDIT_V_TEXT(call->queue->name),
+                        AUDIT_V_TEXT(host_hook_row(call->hook)->name), AUDIT_V_INT(duration_ms),
+                        AUDIT_V_BOOL(call->has_result));
 }
 
 /* -- one plugin's queue ------------------------------------------------------------------------ */

@@ -13,6 +13,9 @@ void exchanges_cancel(struct exchanges *exchanges,
                       struct kg_str params); /* by its id; not answered */
 bool exchanges_turn(struct exchanges *exchanges, int fd);
 
+/* kaged-fetch object: one errand to a bucket, see object.c; the exit code. */
+int object_main(void);
+
 void exchange_put_error(struct kg_buf *lines, int64_t id, const char *words);
 
 #endif

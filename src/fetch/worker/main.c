@@ -8,7 +8,7 @@
  *
  * and each request is answered on stdout by {"status","content_type","body","truncated"}, or by an
  * error in words. Bytes that are no text are in "body_base64". Any number of requests may be on
- * their way. The end of stdin ends all of them.
+ * their way. The end of stdin ends all of them. `kaged-fetch object` is another thing: object.c.
  */
 #include "base/confine.h"
 #include "fetch/worker/internal.h"
@@ -45,8 +45,10 @@ static bool on_turn(void *data, int fd)
     return exchanges_turn(worker->exchanges, fd);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
+    if (argc == 2 && strcmp(argv[1], "object") == 0)
+        return object_main();
     struct kg_err err;
     struct worker worker = {0};
     kg_confine(077, 0, FETCH_OPEN_FILES); /* no core with a key in it, no file */
