@@ -33,7 +33,7 @@ class Manual(FlowTest):
 
     def test_there_is_a_page_for_each_subject(self):
         self.assertEqual([os.path.basename(path) for path in PAGES],
-                         ["kaged-api.7", "kaged-audit.7", "kaged-cage.7", "kaged-catalog.7", "kaged-mcp.1",
+                         ["kaged-api.7", "kaged-audit.7", "kaged-cage.7", "kaged-catalog.7", "kaged-cluster.7", "kaged-mcp.1",
                           "kaged-mcp.7", "kaged-package.7", "kaged-page.7", "kaged-plugin.1",
                           "kaged-plugin.yaml.5", "kaged-project.1", "kaged-project.yaml.5",
                           "kaged-script.7", "kaged-session.1", "kaged-session.7", "kaged-store.7",
