@@ -99,6 +99,7 @@ struct catalog_package {
     const char *org; /* "": the system's */
     const char *pid, *version;
     const char *object;   /* the hash of what was uploaded */
+    uint64_t bytes;       /* of it */
     const char *document; /* JSON: package-v1.json */
 };
 typedef void catalog_package_fn(void *data, const struct catalog_package *package_or_null,

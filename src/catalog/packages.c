@@ -122,6 +122,7 @@ struct catalog_package package_of(const struct package_row *row)
         .pid = row->row.pid,
         .version = row->row.version,
         .object = row->row.object,
+        .bytes = (uint64_t)row->row.bytes,
         .document = row->row.document,
     };
 }

@@ -383,26 +383,38 @@ static void loading_prepared(struct pool_loading *loading)
         loading_end(loading, &err);
 }
 
+/* Its files are there, or it cannot be had. */
+static void on_package_there(void *data, const struct kg_err *err_or_null)
+{
+    struct loading_package *package = data;
+    struct pool_loading *loading = package->loading;
+    if (err_or_null != NULL && loading->err.code == KG_OK)
+        loading->err = *err_or_null;
+    if (--loading->asked == 0)
+        loading_prepared(loading);
+}
+
 static void on_prepared(void *data, const struct catalog_prepared *prepared_or_null,
                         const struct kg_err *err_or_null)
 {
     struct loading_package *package = data;
-    struct pool_loading *loading = package->loading;
+    struct catalog *catalog = package->loading->pool->catalog;
     struct kg_err err = {0};
     if (err_or_null != NULL) {
-        err = *err_or_null;
-    } else {
-        package->document = kg_json_read(kg_str(prepared_or_null->package.document), &err);
-        package->folder =
-            catalog_package_folder(loading->pool->catalog, &prepared_or_null->package);
-        kg_buf_str(&package->settings, prepared_or_null->settings);
-        package->missing = kg_list_copy((const char *const *)prepared_or_null->missing);
-        package->reaches = kg_list_copy(prepared_or_null->reaches);
+        on_package_there(package, err_or_null);
+        return;
     }
-    if (loading->err.code == KG_OK)
-        loading->err = err;
-    if (--loading->asked == 0)
-        loading_prepared(loading);
+    const struct catalog_package *found = &prepared_or_null->package;
+    package->document = kg_json_read(kg_str(found->document), &err);
+    if (package->document == NULL) {
+        on_package_there(package, &err);
+        return;
+    }
+    package->folder = catalog_package_folder(catalog, found);
+    kg_buf_str(&package->settings, prepared_or_null->settings);
+    package->missing = kg_list_copy((const char *const *)prepared_or_null->missing);
+    package->reaches = kg_list_copy(prepared_or_null->reaches);
+    catalog_tree_prepare(catalog, found->object, found->bytes, on_package_there, package);
 }
 
 static void prepare_packages(struct pool_loading *loading)
