@@ -92,7 +92,7 @@ static void hand_over_locked(struct audit *audit)
     }
 }
 
-static void hand_over(struct audit *audit)
+static void audit_hand_over(struct audit *audit)
 {
     if (audit->fill.length == 0)
         return;
@@ -104,9 +104,9 @@ static void hand_over(struct audit *audit)
         uv_cond_signal(&audit->wake);
 }
 
-static void on_turn_end(struct loop_task *task)
+static void audit_on_turn_end(struct loop_task *task)
 {
-    hand_over(KG_CONTAINER(task, struct audit, hand_over));
+    audit_hand_over(KG_CONTAINER(task, struct audit, hand_over));
 }
 
 void audit_flush(struct audit *audit, struct loop_message *when_written)
@@ -127,14 +127,14 @@ void audit_flush(struct audit *audit, struct loop_message *when_written)
     (AUDIT_HEAD_LENGTH + (2 * AUDIT_FIELDS_MAX + 5) * AUDIT_PIECE_BYTES +                          \
      (AUDIT_FIELDS_MAX + 2) * (KG_JSON_SHORT_MAX + 2))
 
-static inline char *put_piece(char *at, const struct audit_piece *piece)
+static inline char *audit_put_piece(char *at, const struct audit_piece *piece)
 {
     memcpy(at, piece->text, sizeof(piece->text));
     return at + piece->length;
 }
 
 /* Valid JSON may have newlines between its tokens; a line of the log must not. */
-static void put_raw(struct kg_buf *buf, struct kg_str json)
+static void audit_put_raw(struct kg_buf *buf, struct kg_str json)
 {
     size_t start = buf->length;
     kg_buf_str(buf, json);
@@ -143,7 +143,7 @@ static void put_raw(struct kg_buf *buf, struct kg_str json)
         *at++ = ' ';
 }
 
-static void put_value(struct kg_buf *buf, const struct audit_value *value)
+static void audit_put_value(struct kg_buf *buf, const struct audit_value *value)
 {
     if (value->type == AUDIT_STR && value->text.data != NULL)
         kg_json_put_string(buf, value->text);
@@ -152,7 +152,7 @@ static void put_value(struct kg_buf *buf, const struct audit_value *value)
     else if (value->type == AUDIT_BOOL)
         kg_buf_str(buf, value->number ? KG_STR("true") : KG_STR("false"));
     else if (value->type == AUDIT_RAW && value->text.length > 0)
-        put_raw(buf, value->text);
+        audit_put_raw(buf, value->text);
     else
         kg_buf_str(buf, KG_STR("null"));
 }
@@ -165,24 +165,24 @@ static void put_without_secrets(struct kg_buf *buf, const struct audit_value *gi
     if ((given->type == AUDIT_STR && redact_put_shared(given->text, &shown)) ||
         (given->type == AUDIT_RAW && redact_put_shared_json(given->text, &shown)))
         value.text = kg_buf_view(&shown);
-    put_value(buf, &value);
+    audit_put_value(buf, &value);
 }
 
 /* What is long, strange or secret; then there is room again for all that may follow. */
-static __attribute__((noinline)) char *put_any(struct kg_buf *buf, char *at,
-                                               const struct audit_value *value, bool has_secrets)
+static __attribute__((noinline)) char *
+audit_put_any(struct kg_buf *buf, char *at, const struct audit_value *value, bool has_secrets)
 {
     buf->length = (size_t)(at - buf->data);
     if (has_secrets)
         put_without_secrets(buf, value);
     else
-        put_value(buf, value);
+        audit_put_value(buf, value);
     kg_buf_reserve(buf, LINE_ROOM);
     return buf->data + buf->length;
 }
 
 /* Most are durations and numbers of things. */
-static inline char *put_count(char *at, int64_t number)
+static inline char *audit_put_count(char *at, int64_t number)
 {
     if (number < 0 || number > 9999)
         return NULL;
@@ -194,19 +194,19 @@ static inline char *put_count(char *at, int64_t number)
 }
 
 /* Where there is room for it. NULL: it is not that simple. */
-static inline char *put_short(char *at, const struct audit_value *value)
+static inline char *audit_put_short(char *at, const struct audit_value *value)
 {
     static const struct audit_piece words[] = {{"null", 4}, {"true", 4}, {"false", 5}};
     if (value->type == AUDIT_STR && value->text.data != NULL)
         return kg_json_put_short(at, value->text);
     if (value->type == AUDIT_NULL)
-        return put_piece(at, &words[0]);
+        return audit_put_piece(at, &words[0]);
     if (value->type == AUDIT_BOOL)
-        return put_piece(at, &words[value->number ? 1 : 2]);
-    return value->type == AUDIT_INT ? put_count(at, value->number) : NULL;
+        return audit_put_piece(at, &words[value->number ? 1 : 2]);
+    return value->type == AUDIT_INT ? audit_put_count(at, value->number) : NULL;
 }
 
-static void tell_listeners(struct audit *audit, enum audit_event event, size_t start)
+static void audit_tell_listeners(struct audit *audit, enum audit_event event, size_t start)
 {
     struct kg_str line = {audit->fill.data + start, audit->fill.length - start - 1};
     for (struct audit_listener *at = audit->listeners; at != NULL; at = audit->next_listener) {
@@ -232,7 +232,7 @@ struct audit_request audit_swap_request(struct audit *audit, struct audit_reques
 }
 
 /* What comes with a request, where the event belongs to one. */
-static inline char *put_request(struct audit *audit, char *at, struct kg_str request_id)
+static inline char *audit_put_request(struct audit *audit, char *at, struct kg_str request_id)
 {
     struct kg_buf *buf = &audit->fill;
     const struct audit_request *own = &audit->request;
@@ -240,14 +240,14 @@ static inline char *put_request(struct audit *audit, char *at, struct kg_str req
         request_id = kg_str(own->id);
     if (request_id.length == 0)
         return at;
-    at = put_piece(at, &request_id_piece);
+    at = audit_put_piece(at, &request_id_piece);
     char *end = kg_json_put_short(at, request_id);
-    at = end ? end : put_any(buf, at, &AUDIT_V_STR(request_id), false);
+    at = end ? end : audit_put_any(buf, at, &AUDIT_V_STR(request_id), false);
     if (own->traceparent[0] == '\0' || !kg_str_is(request_id, own->id))
         return at;
-    at = put_piece(at, &traceparent_piece);
+    at = audit_put_piece(at, &traceparent_piece);
     end = kg_json_put_short(at, kg_str(own->traceparent));
-    return end ? end : put_any(buf, at, &AUDIT_V_STR(kg_str(own->traceparent)), false);
+    return end ? end : audit_put_any(buf, at, &AUDIT_V_STR(kg_str(own->traceparent)), false);
 }
 
 void audit_emit_values(struct audit *audit, enum audit_event event, struct kg_str request_id,
@@ -263,19 +263,19 @@ void audit_emit_values(struct audit *audit, enum audit_event event, struct kg_st
     kg_buf_reserve(buf, LINE_ROOM);
     char *at = buf->data + start, *end;
     memcpy(at, audit->head, AUDIT_HEAD_LENGTH);
-    at = put_piece(at + AUDIT_HEAD_LENGTH, &text->event);
-    at = put_request(audit, at, request_id);
+    at = audit_put_piece(at + AUDIT_HEAD_LENGTH, &text->event);
+    at = audit_put_request(audit, at, request_id);
     for (size_t i = 0; i < count; i++) {
-        at = put_piece(at, &text->fields[i]);
-        end = has_secrets ? NULL : put_short(at, &values[i]);
-        at = end ? end : put_any(buf, at, &values[i], has_secrets);
+        at = audit_put_piece(at, &text->fields[i]);
+        end = has_secrets ? NULL : audit_put_short(at, &values[i]);
+        at = end ? end : audit_put_any(buf, at, &values[i], has_secrets);
     }
-    buf->length = (size_t)(put_piece(at, &end_piece) - buf->data);
+    buf->length = (size_t)(audit_put_piece(at, &end_piece) - buf->data);
     uint64_t before = atomic_load_explicit(&audit->emitted, memory_order_relaxed);
     atomic_store_explicit(&audit->emitted, before + buf->length - start, memory_order_relaxed);
-    tell_listeners(audit, event, start);
+    audit_tell_listeners(audit, event, start);
     if (buf->length >= HAND_OVER_BYTES)
-        hand_over(audit);
+        audit_hand_over(audit);
     else
         loop_defer(audit->loop, &audit->hand_over);
 }
@@ -345,7 +345,7 @@ static void call_waiters(struct audit *audit)
     }
 }
 
-static void on_progress(struct loop_message *message)
+static void audit_on_progress(struct loop_message *message)
 {
     struct audit *audit = KG_CONTAINER(message, struct audit, progress);
     uv_mutex_lock(&audit->lock);
@@ -395,8 +395,8 @@ static void start_writer(struct audit *audit)
     if (uv_mutex_init(&audit->lock) || uv_cond_init(&audit->wake))
         abort(); /* fails only without memory */
     audit->flushes_tail = &audit->flushes;
-    audit->progress.deliver = on_progress;
-    audit->hand_over.run = on_turn_end;
+    audit->progress.deliver = audit_on_progress;
+    audit->hand_over.run = audit_on_turn_end;
     audit->call_waiters.run = on_call_waiters;
     audit->job.run = audit_writer_run;
     audit->job.done = on_writer_done;

@@ -48,8 +48,8 @@ static uint64_t count_lines(struct kg_str bytes)
 }
 
 /* Writes what the disk takes; *ret_wrote is right also on failure. */
-static int put(struct audit_chain *chain, struct kg_str bytes, size_t *ret_wrote,
-               struct kg_err *err)
+static int chain_put(struct audit_chain *chain, struct kg_str bytes, size_t *ret_wrote,
+                     struct kg_err *err)
 {
     *ret_wrote = 0;
     while (*ret_wrote < bytes.length) {
@@ -135,7 +135,7 @@ void audit_chain_trim(struct audit_chain *chain)
         kg_log(KG_WARN, "audit log %s: old files stay: %s", chain->dir, err.message);
 }
 
-static int rotate(struct audit_chain *chain, struct kg_err *err)
+static int chain_rotate(struct audit_chain *chain, struct kg_err *err)
 {
     int result = audit_chain_commit(chain, err);
     if (result == 0)
@@ -178,26 +178,26 @@ static void end_seal(struct audit_chain *chain)
 /*
  * Does the rest of what was begun: nothing may be written behind half a seal or into a full file.
  */
-static int settle(struct audit_chain *chain, struct kg_err *err)
+static int chain_settle(struct audit_chain *chain, struct kg_err *err)
 {
     if (chain->seal_line.length > 0) {
         size_t wrote;
         struct kg_str rest = {chain->seal_line.data + chain->seal_written,
                               chain->seal_line.length - chain->seal_written};
-        int result = put(chain, rest, &wrote, err);
+        int result = chain_put(chain, rest, &wrote, err);
         chain->seal_written += wrote;
         if (result < 0)
             return result;
         end_seal(chain);
     }
-    return chain->rotating ? rotate(chain, err) : 0;
+    return chain->rotating ? chain_rotate(chain, err) : 0;
 }
 
 int audit_chain_seal(struct audit_chain *chain, enum audit_seal_kind kind, struct kg_err *err)
 {
     if (chain->seal_line.length == 0)
         begin_seal(chain, kind);
-    return settle(chain, err);
+    return chain_settle(chain, err);
 }
 
 int audit_chain_commit(struct audit_chain *chain, struct kg_err *err)
@@ -215,7 +215,7 @@ int audit_chain_commit(struct audit_chain *chain, struct kg_err *err)
     return result;
 }
 
-static bool is_full(const struct audit_chain *chain)
+static bool chain_is_full(const struct audit_chain *chain)
 {
     return chain->block_bytes >= AUDIT_BLOCK_BYTES || chain->file_bytes >= chain->rotate_bytes;
 }
@@ -243,19 +243,19 @@ static struct kg_str next_slice(const struct audit_chain *chain, struct kg_str l
 int audit_chain_append(struct audit_chain *chain, struct kg_str lines, size_t *at,
                        struct kg_err *err)
 {
-    int result = settle(chain, err);
+    int result = chain_settle(chain, err);
     while (result == 0 && *at < lines.length) {
         struct kg_str slice = next_slice(chain, lines, *at);
         if (chain->block_bytes == 0)
             chain->block_since_ns = uv_hrtime();
         size_t wrote;
-        result = put(chain, slice, &wrote, err);
+        result = chain_put(chain, slice, &wrote, err);
         slice.length = wrote;
         audit_digest_add(&chain->digest, slice);
         chain->block_bytes += wrote;
         chain->block_events += count_lines(slice);
         *at += wrote;
-        if (result == 0 && is_full(chain))
+        if (result == 0 && chain_is_full(chain))
             result = audit_chain_seal(chain, AUDIT_SEAL_PLAIN, err);
     }
     return result;

@@ -33,7 +33,7 @@ int audit_sync_dir(const char *dir, struct kg_err *err)
 
 /* -- the folder -------------------------------------------------------------------------------- */
 
-static bool number_of(const char *name, uint32_t *ret_number)
+static bool audit_files_number_of(const char *name, uint32_t *ret_number)
 {
     uint32_t number;
     char same[AUDIT_NAME_MAX];
@@ -50,7 +50,7 @@ static int by_number(const void *a, const void *b)
     return left < right ? -1 : left > right;
 }
 
-static void close_dir(DIR **dir)
+static void audit_files_close_dir(DIR **dir)
 {
     if (*dir)
         closedir(*dir);
@@ -58,7 +58,7 @@ static void close_dir(DIR **dir)
 
 int audit_files_list(const char *dir, struct audit_files *ret_files, struct kg_err *err)
 {
-    kg_auto(close_dir) DIR *folder = opendir(dir);
+    kg_auto(audit_files_close_dir) DIR *folder = opendir(dir);
     if (folder == NULL)
         return kg_fail_errno(err, errno, "audit log %s: open", dir);
     kg_auto(audit_files_free) struct audit_files files = {0};
@@ -66,7 +66,7 @@ int audit_files_list(const char *dir, struct audit_files *ret_files, struct kg_e
     struct dirent *entry;
     while (errno = 0, (entry = readdir(folder)) != NULL) {
         uint32_t number;
-        if (!number_of(entry->d_name, &number))
+        if (!audit_files_number_of(entry->d_name, &number))
             continue;
         if (files.count == room) {
             room = room ? room * 2 : 16;
@@ -121,7 +121,7 @@ void audit_reader_close(struct audit_reader *reader)
 }
 
 /* Reads more behind what is there; 0 at the end of the file. */
-static ssize_t read_more(struct audit_reader *reader, struct kg_err *err)
+static ssize_t audit_files_read_more(struct audit_reader *reader, struct kg_err *err)
 {
     struct kg_buf *buf = &reader->buf;
     kg_buf_consume(buf, reader->at);
@@ -154,7 +154,7 @@ int audit_reader_next(struct audit_reader *reader, struct kg_str *ret_line, stru
             return 1;
         }
         searched = length;
-        ssize_t got = read_more(reader, err);
+        ssize_t got = audit_files_read_more(reader, err);
         if (got <= 0)
             return (int)got;
     }

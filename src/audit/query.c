@@ -28,7 +28,7 @@ static void free_question(struct question *question)
 }
 
 /* A value that is all of the text has a quote behind it; of any that begins with it, none. */
-static void put_wanted(struct kg_buf *wanted, struct kg_str text, bool prefix)
+static void audit_query_put_wanted(struct kg_buf *wanted, struct kg_str text, bool prefix)
 {
     if (text.length == 0)
         return;
@@ -45,13 +45,14 @@ static void make_question(struct question *question)
         question->limit = LINES_MAX;
     kg_time_format(filter->since_ms, question->since);
     kg_ulid_time(filter->since_ms > 0 ? filter->since_ms : 0, question->since_id);
-    put_wanted(&question->plugin, filter->plugin, false);
-    put_wanted(&question->event, event, event.length > 0 && event.data[event.length - 1] == '*');
+    audit_query_put_wanted(&question->plugin, filter->plugin, false);
+    audit_query_put_wanted(&question->event, event,
+                           event.length > 0 && event.data[event.length - 1] == '*');
 }
 
 /* -- one line ---------------------------------------------------------------------------------- */
 
-static struct kg_str id_of(struct kg_str line)
+static struct kg_str audit_query_id_of(struct kg_str line)
 {
     return (struct kg_str){line.data + AUDIT_ID_AT, AUDIT_ID_LENGTH};
 }
@@ -69,7 +70,7 @@ static bool is_older(const struct question *question, struct kg_str line)
 static bool all_before_are_older(const struct question *question, struct kg_str line)
 {
     return question->filter->since_ms != 0 &&
-           memcmp(id_of(line).data + 4, question->since_id, KG_ULID_TIME) < 0;
+           memcmp(audit_query_id_of(line).data + 4, question->since_id, KG_ULID_TIME) < 0;
 }
 
 /* Most lines can be told not to match by this, and need not be read as JSON. */
@@ -87,13 +88,14 @@ static bool member_begins(struct kg_str line, const char *key, const struct kg_b
             memcmp(value.data, wanted->data, wanted->length) == 0);
 }
 
-static bool matches(const struct question *question, struct kg_str line)
+static bool audit_query_matches(const struct question *question, struct kg_str line)
 {
     const struct audit_filter *filter = question->filter;
     size_t offset;
     if (!audit_is_event(line) || is_older(question, line))
         return false;
-    if (filter->after_id.length > 0 && kg_str_compare(id_of(line), filter->after_id) <= 0)
+    if (filter->after_id.length > 0 &&
+        kg_str_compare(audit_query_id_of(line), filter->after_id) <= 0)
         return false;
     return contains(line, &question->event) && contains(line, &question->plugin) &&
            kg_json_check(line, &offset) == KG_JSON_OK &&
@@ -114,7 +116,8 @@ static void free_last(struct last *last)
     audit_front_free(&last->lines);
 }
 
-static void put_last(const struct question *question, struct last *last, struct kg_str line)
+static void audit_query_put_last(const struct question *question, struct last *last,
+                                 struct kg_str line)
 {
     if (audit_front_view(&last->lines).length + line.length > BYTES_MAX) {
         last->complete = true;
@@ -137,8 +140,8 @@ static int last_of_file(const struct question *question, const char *dir, uint32
         if (!audit_is_event(line))
             continue;
         older = is_older(question, line);
-        if (matches(question, line))
-            put_last(question, last, line);
+        if (audit_query_matches(question, line))
+            audit_query_put_last(question, last, line);
         last->complete = last->complete || all_before_are_older(question, line);
     }
     /* A file that begins before the time asked for: older ones have nothing. */
@@ -146,8 +149,9 @@ static int last_of_file(const struct question *question, const char *dir, uint32
     return result < 0 ? result : 0;
 }
 
-static int find_last(const struct question *question, const char *dir,
-                     const struct audit_files *files, struct kg_buf *answer, struct kg_err *err)
+static int audit_query_find_last(const struct question *question, const char *dir,
+                                 const struct audit_files *files, struct kg_buf *answer,
+                                 struct kg_err *err)
 {
     kg_auto(free_last) struct last last = {0};
     for (size_t i = files->count; i > 0 && !last.complete; i--) {
@@ -195,7 +199,7 @@ static int skip_before(const struct question *question, struct audit_reader *rea
         if (result < 0)
             return result;
         if (result > 0 && offset < high &&
-            kg_str_compare(id_of(event), question->filter->after_id) <= 0)
+            kg_str_compare(audit_query_id_of(event), question->filter->after_id) <= 0)
             low = offset;
         else
             high = middle;
@@ -221,7 +225,7 @@ static int first_of_file(const struct question *question, const char *dir, uint3
         return result;
     struct kg_str line;
     while (!first->full && (result = audit_reader_next(&reader, &line, err)) > 0) {
-        if (!matches(question, line))
+        if (!audit_query_matches(question, line))
             continue;
         first->full = first->lines->length + line.length > BYTES_MAX;
         if (first->full)
@@ -241,7 +245,7 @@ static bool begins_before(const struct question *question, const char *dir, uint
         return false;
     while (audit_reader_next(&reader, &line, NULL) > 0)
         if (audit_is_event(line))
-            return kg_str_compare(id_of(line), question->filter->after_id) <= 0;
+            return kg_str_compare(audit_query_id_of(line), question->filter->after_id) <= 0;
     return false;
 }
 
@@ -269,8 +273,9 @@ int audit_query(const char *dir, const struct audit_filter *filter, struct kg_bu
     make_question(&question);
     int result = audit_files_list(dir, &files, err);
     if (result == 0)
-        result = filter->after_id.length > 0 ? find_after(&question, dir, &files, &answer, err)
-                                             : find_last(&question, dir, &files, &answer, err);
+        result = filter->after_id.length > 0
+                     ? find_after(&question, dir, &files, &answer, err)
+                     : audit_query_find_last(&question, dir, &files, &answer, err);
     if (result < 0)
         return kg_wrap(err, result, "audit log %s: query", dir);
     kg_buf_str(ret_lines, kg_buf_view(&answer));

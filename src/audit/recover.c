@@ -19,8 +19,9 @@ static int start_log(struct audit_chain *chain, struct kg_err *err)
 }
 
 /* The newest file that begins at or before the head's block: the walk has to pass that block. */
-static int find_start(const struct audit_chain *chain, const struct audit_files *files,
-                      size_t *ret_from, struct kg_err *err)
+static int audit_recover_find_start(const struct audit_chain *chain,
+                                    const struct audit_files *files, size_t *ret_from,
+                                    struct kg_err *err)
 {
     size_t from = files->count;
     bool reached = false;
@@ -40,7 +41,7 @@ static int walk_end(const struct audit_chain *chain, const struct audit_files *f
                     struct audit_walk *walk, struct kg_err *err)
 {
     size_t from;
-    int result = find_start(chain, files, &from, err);
+    int result = audit_recover_find_start(chain, files, &from, err);
     if (result < 0)
         return result;
     walk->from_start = from == 0;
@@ -54,8 +55,8 @@ static int walk_end(const struct audit_chain *chain, const struct audit_files *f
 }
 
 /* False, with words in ret_why, if the files and the head are not what a crash can leave. */
-static bool fits(const struct audit_chain *chain, bool found, const struct audit_walk *walk,
-                 char ret_why[AUDIT_PROBLEM_MAX])
+static bool audit_recover_fits(const struct audit_chain *chain, bool found,
+                               const struct audit_walk *walk, char ret_why[AUDIT_PROBLEM_MAX])
 {
     const struct state_audit_head *head = &chain->head;
     ret_why[0] = '\0';
@@ -92,8 +93,8 @@ static int resume_tail(struct audit_chain *chain, const struct audit_walk *walk,
     return result;
 }
 
-static int resume(struct audit_chain *chain, uint32_t file, const struct audit_walk *walk,
-                  struct kg_err *err)
+static int audit_recover_resume(struct audit_chain *chain, uint32_t file,
+                                const struct audit_walk *walk, struct kg_err *err)
 {
     kg_auto(kg_free) char *path = audit_file_path(chain->dir, file);
     chain->fd = open(path, O_WRONLY | O_APPEND | O_CLOEXEC | O_NOFOLLOW);
@@ -138,14 +139,14 @@ static int continue_log(struct audit_chain *chain, const struct audit_files *fil
         return result;
     memcpy(chain->last_id, walk.last_id, sizeof(chain->last_id));
     char why[AUDIT_PROBLEM_MAX];
-    if (!fits(chain, found, &walk, why)) {
+    if (!audit_recover_fits(chain, found, &walk, why)) {
         kg_log(KG_WARN, "audit log %s: %s; it goes on in a new file, and audit verify reports this",
                chain->dir, why);
         return go_on_broken(chain, files, found, &walk, err);
     }
     if (files->count == 0)
         return audit_chain_begin_file(chain, 1, err);
-    return resume(chain, files->numbers[files->count - 1], &walk, err);
+    return audit_recover_resume(chain, files->numbers[files->count - 1], &walk, err);
 }
 
 static int open_parts(struct audit_chain *chain, const struct audit_options *options,

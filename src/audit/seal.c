@@ -20,7 +20,7 @@ static_assert(sizeof(((struct state_audit_head *)0)->signature) == crypto_sign_B
 
 /* -- the seal's line --------------------------------------------------------------------------- */
 
-static void put_hex(struct kg_buf *buf, const unsigned char hash[32])
+static void seal_put_hex(struct kg_buf *buf, const unsigned char hash[32])
 {
     char hex[HASH_HEX + 1];
     sodium_bin2hex(hex, sizeof(hex), hash, 32);
@@ -36,7 +36,7 @@ void audit_seal_put(struct kg_buf *buf, const struct audit_seal *seal)
 {
     kg_buf_printf(buf, "{\"seal\":{\"block\":%" PRIu64 ",\"events\":%" PRIu64 ",\"prev\":\"",
                   seal->block, seal->events);
-    put_hex(buf, seal->prev);
+    seal_put_hex(buf, seal->prev);
     kg_buf_char(buf, '"');
     if (seal->recovered)
         kg_buf_text(buf, ",\"recovered\":true");
@@ -47,11 +47,11 @@ void audit_seal_put(struct kg_buf *buf, const struct audit_seal *seal)
 void audit_seal_put_hash(struct kg_buf *buf, const struct audit_seal *seal)
 {
     kg_buf_text(buf, ",\"hash\":\"");
-    put_hex(buf, seal->hash);
+    seal_put_hex(buf, seal->hash);
     kg_buf_text(buf, "\"}}\n");
 }
 
-static bool take(struct kg_str *rest, const char *literal)
+static bool seal_take(struct kg_str *rest, const char *literal)
 {
     if (!kg_str_starts(*rest, literal))
         return false;
@@ -60,7 +60,7 @@ static bool take(struct kg_str *rest, const char *literal)
     return true;
 }
 
-static bool take_number(struct kg_str *rest, uint64_t *ret_number)
+static bool seal_take_number(struct kg_str *rest, uint64_t *ret_number)
 {
     size_t digits = 0;
     while (digits < rest->length && kg_is_digit(rest->data[digits]))
@@ -74,7 +74,7 @@ static bool take_number(struct kg_str *rest, uint64_t *ret_number)
 }
 
 /* Lower case only: a seal has one spelling. */
-static bool take_hex(struct kg_str *rest, unsigned char ret_hash[32])
+static bool seal_take_hex(struct kg_str *rest, unsigned char ret_hash[32])
 {
     size_t used;
     char same[HASH_HEX + 1];
@@ -92,14 +92,16 @@ bool audit_seal_parse(struct kg_str line, struct audit_seal *ret_seal, size_t *r
 {
     struct audit_seal seal = {0};
     struct kg_str rest = line;
-    if (!take(&rest, "{\"seal\":{\"block\":") || !take_number(&rest, &seal.block) ||
-        !take(&rest, ",\"events\":") || !take_number(&rest, &seal.events) ||
-        !take(&rest, ",\"prev\":\"") || !take_hex(&rest, seal.prev) || !take(&rest, "\""))
+    if (!seal_take(&rest, "{\"seal\":{\"block\":") || !seal_take_number(&rest, &seal.block) ||
+        !seal_take(&rest, ",\"events\":") || !seal_take_number(&rest, &seal.events) ||
+        !seal_take(&rest, ",\"prev\":\"") || !seal_take_hex(&rest, seal.prev) ||
+        !seal_take(&rest, "\""))
         return false;
-    seal.recovered = take(&rest, ",\"recovered\":true");
-    seal.broken = take(&rest, ",\"broken\":true");
+    seal.recovered = seal_take(&rest, ",\"recovered\":true");
+    seal.broken = seal_take(&rest, ",\"broken\":true");
     size_t covered = line.length - rest.length;
-    if (!take(&rest, ",\"hash\":\"") || !take_hex(&rest, seal.hash) || !kg_str_is(rest, "\"}}\n"))
+    if (!seal_take(&rest, ",\"hash\":\"") || !seal_take_hex(&rest, seal.hash) ||
+        !kg_str_is(rest, "\"}}\n"))
         return false;
     *ret_seal = seal;
     *ret_covered = covered;
@@ -122,7 +124,7 @@ void audit_digest_end(struct sha256_ctx *digest, unsigned char ret_hash[SHA256_D
 /* -- the key and the head ---------------------------------------------------------------------- */
 
 /* Under its name only once it is whole and on the disk. */
-static int make_key(const char *path, struct audit_key *ret_key, struct kg_err *err)
+static int seal_make_key(const char *path, struct audit_key *ret_key, struct kg_err *err)
 {
     struct audit_key key;
     unsigned char public[crypto_sign_PUBLICKEYBYTES];
@@ -147,7 +149,7 @@ int audit_key_load(const char *path, bool make, struct audit_key *ret_key, struc
     if (sodium_init() < 0)
         return kg_fail(err, KG_E_INTERNAL, "audit key %s: libsodium does not start", path);
     if (make && access(path, F_OK) < 0 && errno == ENOENT)
-        return make_key(path, ret_key, err);
+        return seal_make_key(path, ret_key, err);
     kg_auto(kg_buf_free) struct kg_buf text = {0};
     int result = kg_read_file(path, 4096, &text, err);
     if (result < 0)
@@ -160,7 +162,7 @@ int audit_key_load(const char *path, bool make, struct audit_key *ret_key, struc
     return 0;
 }
 
-static void put_number(struct kg_buf *buf, uint64_t number)
+static void seal_put_number(struct kg_buf *buf, uint64_t number)
 {
     unsigned char bytes[8];
     for (int i = 0; i < 8; i++)
@@ -172,10 +174,10 @@ static void put_number(struct kg_buf *buf, uint64_t number)
 static void put_signed_bytes(struct kg_buf *buf, const struct state_audit_head *head)
 {
     kg_buf_text(buf, "kaged audit head 1\n");
-    put_number(buf, head->first_block);
+    seal_put_number(buf, head->first_block);
     kg_buf_append(buf, head->first_prev, sizeof(head->first_prev));
-    put_number(buf, head->block);
-    put_number(buf, head->events);
+    seal_put_number(buf, head->block);
+    seal_put_number(buf, head->events);
     kg_buf_append(buf, head->hash, sizeof(head->hash));
 }
 

@@ -36,7 +36,7 @@ static int list_files(const char *dir, struct audit_files *ret_files, struct kg_
 }
 
 KG_PRINTF(2, 3)
-static void problem(struct audit_report *report, const char *format, ...)
+static void verify_problem(struct audit_report *report, const char *format, ...)
 {
     if (report->problem[0] != '\0')
         return;
@@ -53,11 +53,12 @@ static void check_signature(const struct audit_options *options,
     struct audit_key key;
     struct kg_err err;
     if (audit_key_load(options->key_file, false, &key, &err) < 0)
-        problem(report, "%s", err.message);
+        verify_problem(report, "%s", err.message);
     else if (!audit_head_is_signed(&key, head))
-        problem(report,
-                "%s: the signed head of the log does not fit the key %s: one of them was replaced",
-                options->state_db, options->key_file);
+        verify_problem(
+            report,
+            "%s: the signed head of the log does not fit the key %s: one of them was replaced",
+            options->state_db, options->key_file);
     explicit_bzero(&key, sizeof(key));
 }
 
@@ -68,12 +69,12 @@ static void check_gaps(const struct audit_files *files, struct audit_report *rep
             continue;
         char name[AUDIT_NAME_MAX];
         audit_file_name(files->numbers[i - 1] + 1, name);
-        problem(report, "%s: the file is missing", name);
+        verify_problem(report, "%s: the file is missing", name);
     }
 }
 
-static void check_end(const struct audit_files *files, const struct audit_walk *walk,
-                      struct audit_report *report)
+static void verify_check_end(const struct audit_files *files, const struct audit_walk *walk,
+                             struct audit_report *report)
 {
     const struct state_audit_head *head = walk->head;
     if (head->block < head->first_block || walk->head_seen) /* none is kept, or it was seen */
@@ -81,10 +82,10 @@ static void check_end(const struct audit_files *files, const struct audit_walk *
     char name[AUDIT_NAME_MAX] = "the log";
     if (files->count > 0)
         audit_file_name(files->numbers[files->count - 1], name);
-    problem(report,
-            "%s: it ends with block %" PRIu64 ", but block %" PRIu64
-            " was signed: the end of the log is missing",
-            name, walk->block, head->block);
+    verify_problem(report,
+                   "%s: it ends with block %" PRIu64 ", but block %" PRIu64
+                   " was signed: the end of the log is missing",
+                   name, walk->block, head->block);
 }
 
 static void walk_all(const struct audit_options *options, const struct audit_files *files,
@@ -95,7 +96,7 @@ static void walk_all(const struct audit_options *options, const struct audit_fil
         bool last = i + 1 == files->count;
         int result = audit_walk_file(walk, options->dir, files->numbers[i], last, &err);
         if (result < 0)
-            problem(report, "%s", err.message);
+            verify_problem(report, "%s", err.message);
     }
     report->files = walk->files;
     report->blocks = walk->blocks;
@@ -119,15 +120,15 @@ static int verify_once(const struct audit_options *options, struct audit_report 
     if (found)
         check_signature(options, &head, report);
     else if (files.count > 0)
-        problem(report, "%s: there is no signed head of the log in it", options->state_db);
+        verify_problem(report, "%s: there is no signed head of the log in it", options->state_db);
     check_gaps(&files, report);
     walk_all(options, &files, &walk, report);
     if (walk.problem[0] != '\0')
-        problem(report, "%s", walk.problem);
+        verify_problem(report, "%s", walk.problem);
     if (walk.broken[0] != '\0')
-        problem(report, "%s", walk.broken);
+        verify_problem(report, "%s", walk.broken);
     if (found)
-        check_end(&files, &walk, report);
+        verify_check_end(&files, &walk, report);
     return 0;
 }
 

@@ -18,7 +18,7 @@ struct place {
 };
 
 KG_PRINTF(2, 3)
-static void problem(const struct place *place, const char *format, ...)
+static void walk_problem(const struct place *place, const char *format, ...)
 {
     struct audit_walk *walk = place->walk;
     if (walk->problem[0] != '\0')
@@ -37,36 +37,36 @@ static void check_first(const struct place *place, const struct audit_seal *seal
 {
     const struct audit_walk *walk = place->walk;
     if (walk->from_start && walk->head && seal->block > walk->head->first_block)
-        problem(place,
-                "block %" PRIu64 " is the first, but block %" PRIu64 " should be: the start "
-                "of the log is missing",
-                seal->block, walk->head->first_block);
+        walk_problem(place,
+                     "block %" PRIu64 " is the first, but block %" PRIu64 " should be: the start "
+                     "of the log is missing",
+                     seal->block, walk->head->first_block);
 }
 
 static void check_link(const struct place *place, const struct audit_seal *seal)
 {
     const struct audit_walk *walk = place->walk;
     if (seal->block != walk->block + 1)
-        problem(place, "block %" PRIu64 " follows block %" PRIu64 ": a block is missing",
-                seal->block, walk->block);
+        walk_problem(place, "block %" PRIu64 " follows block %" PRIu64 ": a block is missing",
+                     seal->block, walk->block);
     else if (memcmp(seal->prev, walk->hash, sizeof(walk->hash)) != 0)
-        problem(place,
-                "block %" PRIu64 " was written after another block %" PRIu64
-                " than the one before it",
-                seal->block, walk->block);
+        walk_problem(place,
+                     "block %" PRIu64 " was written after another block %" PRIu64
+                     " than the one before it",
+                     seal->block, walk->block);
 }
 
-static void check_content(const struct place *place, const struct audit_seal *seal,
-                          const unsigned char hash[32])
+static void walk_check_content(const struct place *place, const struct audit_seal *seal,
+                               const unsigned char hash[32])
 {
     if (seal->events != place->events)
-        problem(place, "block %" PRIu64 " was sealed with %" PRIu64 " events and has %" PRIu64,
-                seal->block, seal->events, place->events);
+        walk_problem(place, "block %" PRIu64 " was sealed with %" PRIu64 " events and has %" PRIu64,
+                     seal->block, seal->events, place->events);
     else if (memcmp(seal->hash, hash, 32) != 0)
-        problem(place,
-                "block %" PRIu64 " has been changed after it was sealed: one of the %" PRIu64
-                " lines above is not what was written",
-                seal->block, seal->events + 1);
+        walk_problem(place,
+                     "block %" PRIu64 " has been changed after it was sealed: one of the %" PRIu64
+                     " lines above is not what was written",
+                     seal->block, seal->events + 1);
 }
 
 static void check_head(const struct place *place, const struct audit_seal *seal)
@@ -77,7 +77,8 @@ static void check_head(const struct place *place, const struct audit_seal *seal)
         return;
     if (seal->block == head->first_block && !seal->broken &&
         memcmp(seal->prev, head->first_prev, sizeof(seal->prev)) != 0)
-        problem(place, "block %" PRIu64 " does not follow what was deleted before it", seal->block);
+        walk_problem(place, "block %" PRIu64 " does not follow what was deleted before it",
+                     seal->block);
     if (seal->block > head->block)
         walk->events_past_head += seal->events;
     if (seal->block != head->block)
@@ -85,8 +86,9 @@ static void check_head(const struct place *place, const struct audit_seal *seal)
     if (memcmp(seal->hash, head->hash, sizeof(seal->hash)) == 0)
         walk->head_seen = true;
     else
-        problem(place, "block %" PRIu64 " is not the one that was signed: the log was rewritten",
-                seal->block);
+        walk_problem(place,
+                     "block %" PRIu64 " is not the one that was signed: the log was rewritten",
+                     seal->block);
 }
 
 /* A start that found damage has marked it, for good. */
@@ -110,7 +112,7 @@ static void walk_seal(struct place *place, struct kg_str line)
     size_t covered;
     unsigned char hash[32];
     if (!audit_seal_parse(line, &seal, &covered)) {
-        problem(place, "this seal is not as kaged writes it");
+        walk_problem(place, "this seal is not as kaged writes it");
         return;
     }
     audit_digest_add(&place->digest, (struct kg_str){line.data, covered});
@@ -121,7 +123,7 @@ static void walk_seal(struct place *place, struct kg_str line)
         check_link(place, &seal);
     else
         check_first(place, &seal);
-    check_content(place, &seal, hash);
+    walk_check_content(place, &seal, hash);
     check_head(place, &seal);
     walk->started = true;
     walk->block = seal.block;
@@ -167,6 +169,6 @@ int audit_walk_file(struct audit_walk *walk, const char *dir, uint32_t number, b
     walk->end = reader.offset;
     walk->size = reader.offset + audit_reader_rest(&reader);
     if (!last && walk->size > walk->tail)
-        problem(&place, "the file ends without a seal, but another file follows");
+        walk_problem(&place, "the file ends without a seal, but another file follows");
     return 0;
 }

@@ -141,7 +141,7 @@ static void tell_waiters(struct audit *audit)
     uv_mutex_unlock(&audit->lock);
 }
 
-static void end_batch(struct audit *audit)
+static void writer_end_batch(struct audit *audit)
 {
     audit->busy = audit->batch.length > 0;
     audit->batch.length = audit->batch_at = 0;
@@ -166,7 +166,7 @@ void audit_writer_run(struct loop_job *job)
         closing = take_work(audit);
         int result = write_work(audit, closing, &err);
         if (result == 0)
-            end_batch(audit);
+            writer_end_batch(audit);
         else
             note_refusal(audit, -result, &err);
         if (result < 0 && closing)

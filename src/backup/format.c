@@ -16,7 +16,8 @@
 
 /* -- writing ----------------------------------------------------------------------------------- */
 
-static int put(struct backup_writer *writer, const void *data, size_t length, struct kg_err *err)
+static int backup_format_put(struct backup_writer *writer, const void *data, size_t length,
+                             struct kg_err *err)
 {
     int result = kg_write_all(writer->fd, data, length);
     crypto_hash_sha256_update(&writer->hash, data, length);
@@ -24,7 +25,7 @@ static int put(struct backup_writer *writer, const void *data, size_t length, st
     return result < 0 ? kg_fail_errno(err, -result, "write the backup") : 0;
 }
 
-static void encode(struct kg_buf *out, uint64_t number, int bytes)
+static void backup_format_encode(struct kg_buf *out, uint64_t number, int bytes)
 {
     while (bytes-- > 0)
         kg_buf_char(out, (char)(number >> (8 * bytes)));
@@ -39,10 +40,10 @@ int backup_writer_begin(struct backup_writer *writer, int fd, struct kg_str head
         return kg_fail(err, KG_E_INTERNAL, "libsodium does not start");
     crypto_hash_sha256_init(&writer->hash);
     kg_buf_text(&start, MAGIC);
-    encode(&start, BACKUP_VERSION, 4);
-    encode(&start, header.length, 4);
+    backup_format_encode(&start, BACKUP_VERSION, 4);
+    backup_format_encode(&start, header.length, 4);
     kg_buf_str(&start, header);
-    return put(writer, start.data, start.length, err);
+    return backup_format_put(writer, start.data, start.length, err);
 }
 
 int backup_write_entry(struct backup_writer *writer, const struct backup_entry *entry,
@@ -52,26 +53,28 @@ int backup_write_entry(struct backup_writer *writer, const struct backup_entry *
     size_t length = strlen(entry->name);
     kg_buf_char(&record, (char)entry->kind);
     kg_buf_char(&record, (char)entry->place);
-    encode(&record, entry->mode, 4);
-    encode(&record, (uint64_t)entry->modified_ms, 8);
-    encode(&record, length, 4);
+    backup_format_encode(&record, entry->mode, 4);
+    backup_format_encode(&record, (uint64_t)entry->modified_ms, 8);
+    backup_format_encode(&record, length, 4);
     kg_buf_append(&record, entry->name, length);
-    return put(writer, record.data, record.length, err);
+    return backup_format_put(writer, record.data, record.length, err);
 }
 
 int backup_write_piece(struct backup_writer *writer, struct kg_str piece, struct kg_err *err)
 {
     kg_auto(kg_buf_free) struct kg_buf length = {0};
-    encode(&length, piece.length, 4);
-    int result = put(writer, length.data, length.length, err);
-    return result < 0 || piece.length == 0 ? result : put(writer, piece.data, piece.length, err);
+    backup_format_encode(&length, piece.length, 4);
+    int result = backup_format_put(writer, length.data, length.length, err);
+    return result < 0 || piece.length == 0
+               ? result
+               : backup_format_put(writer, piece.data, piece.length, err);
 }
 
 int backup_writer_end(struct backup_writer *writer, struct kg_err *err)
 {
     unsigned char hash[HASH_BYTES];
     const char end = BACKUP_END;
-    int result = put(writer, &end, 1, err);
+    int result = backup_format_put(writer, &end, 1, err);
     crypto_hash_sha256_final(&writer->hash, hash);
     if (result == 0)
         result = kg_write_all(writer->fd, hash, sizeof(hash));
@@ -82,13 +85,14 @@ int backup_writer_end(struct backup_writer *writer, struct kg_err *err)
 
 /* -- reading ----------------------------------------------------------------------------------- */
 
-static int refuse(const struct backup_reader *reader, const char *why, struct kg_err *err)
+static int backup_format_refuse(const struct backup_reader *reader, const char *why,
+                                struct kg_err *err)
 {
     kg_fail(err, KG_E_INVALID_SOURCE, "backup %s: %s", reader->path, why);
     return -EBADMSG;
 }
 
-static int fill(struct backup_reader *reader, struct kg_err *err)
+static int backup_format_fill(struct backup_reader *reader, struct kg_err *err)
 {
     ssize_t got;
     do
@@ -97,17 +101,17 @@ static int fill(struct backup_reader *reader, struct kg_err *err)
     if (got < 0)
         return kg_fail_errno(err, errno, "backup %s: read", reader->path);
     if (got == 0)
-        return refuse(reader, "it is cut off", err);
+        return backup_format_refuse(reader, "it is cut off", err);
     reader->at = 0;
     reader->filled = (size_t)got;
     return 0;
 }
 
-static int take(struct backup_reader *reader, void *to, size_t length, bool hashed,
-                struct kg_err *err)
+static int backup_format_take(struct backup_reader *reader, void *to, size_t length, bool hashed,
+                              struct kg_err *err)
 {
     for (size_t done = 0; done < length;) {
-        int result = reader->at == reader->filled ? fill(reader, err) : 0;
+        int result = reader->at == reader->filled ? backup_format_fill(reader, err) : 0;
         if (result < 0)
             return result;
         size_t more = reader->filled - reader->at;
@@ -121,38 +125,39 @@ static int take(struct backup_reader *reader, void *to, size_t length, bool hash
     return 0;
 }
 
-static int take_number(struct backup_reader *reader, int bytes, uint64_t *ret_number,
-                       struct kg_err *err)
+static int backup_format_take_number(struct backup_reader *reader, int bytes, uint64_t *ret_number,
+                                     struct kg_err *err)
 {
     unsigned char digits[8];
-    int result = take(reader, digits, (size_t)bytes, true, err);
+    int result = backup_format_take(reader, digits, (size_t)bytes, true, err);
     *ret_number = 0;
     for (int i = 0; result == 0 && i < bytes; i++)
         *ret_number = *ret_number << 8 | digits[i];
     return result;
 }
 
-static int read_header(struct backup_reader *reader, struct kg_buf *ret_header, struct kg_err *err)
+static int backup_format_read_header(struct backup_reader *reader, struct kg_buf *ret_header,
+                                     struct kg_err *err)
 {
     char magic[sizeof(MAGIC) - 1];
     uint64_t version = 0, length = 0;
-    int result = take(reader, magic, sizeof(magic), true, err);
+    int result = backup_format_take(reader, magic, sizeof(magic), true, err);
     if (result == 0 && memcmp(magic, MAGIC, sizeof(magic)) != 0)
-        result = refuse(reader, "it is not a backup of kaged", err);
+        result = backup_format_refuse(reader, "it is not a backup of kaged", err);
     if (result == 0)
-        result = take_number(reader, 4, &version, err);
+        result = backup_format_take_number(reader, 4, &version, err);
     if (result == 0 && version > BACKUP_VERSION) {
         kg_fail(err, KG_E_CONFLICT, "backup %s: a newer version of kaged made it", reader->path);
         return kg_hint(err, "restore it with that version");
     }
     if (result == 0)
-        result = take_number(reader, 4, &length, err);
+        result = backup_format_take_number(reader, 4, &length, err);
     if (result == 0 && (version == 0 || length > HEADER_BYTES_MAX))
-        result = refuse(reader, "it is damaged", err);
+        result = backup_format_refuse(reader, "it is damaged", err);
     if (result < 0)
         return result;
     kg_buf_reserve(ret_header, length);
-    result = take(reader, ret_header->data + ret_header->length, length, true, err);
+    result = backup_format_take(reader, ret_header->data + ret_header->length, length, true, err);
     ret_header->length += result == 0 ? length : 0;
     return result;
 }
@@ -172,7 +177,7 @@ int backup_reader_open(struct backup_reader *reader, const char *path, struct kg
     }
     reader->buffer = kg_alloc(BACKUP_PIECE_BYTES);
     crypto_hash_sha256_init(&reader->hash);
-    return read_header(reader, ret_header, err);
+    return backup_format_read_header(reader, ret_header, err);
 }
 
 void backup_reader_close(struct backup_reader *reader)
@@ -181,21 +186,21 @@ void backup_reader_close(struct backup_reader *reader)
     kg_free(&reader->buffer);
 }
 
-static int read_end(struct backup_reader *reader, struct kg_err *err)
+static int backup_format_read_end(struct backup_reader *reader, struct kg_err *err)
 {
     unsigned char hash[HASH_BYTES], written[HASH_BYTES];
     char more;
     crypto_hash_sha256_final(&reader->hash, hash);
-    int result = take(reader, written, sizeof(written), false, err);
+    int result = backup_format_take(reader, written, sizeof(written), false, err);
     if (result == 0 && memcmp(hash, written, sizeof(hash)) != 0)
-        result = refuse(reader, "it was changed or is damaged", err);
+        result = backup_format_refuse(reader, "it was changed or is damaged", err);
     if (result == 0 && (reader->at < reader->filled || read(reader->fd, &more, 1) != 0))
-        result = refuse(reader, "something follows its end", err);
+        result = backup_format_refuse(reader, "something follows its end", err);
     return result;
 }
 
 /* No way out of the root, and nothing that two systems read differently. */
-static bool is_name(const char *name, size_t length)
+static bool backup_format_is_name(const char *name, size_t length)
 {
     if (strlen(name) != length || name[0] == '/')
         return false;
@@ -215,31 +220,31 @@ int backup_read_entry(struct backup_reader *reader, struct backup_entry *ret_ent
                       struct kg_err *err)
 {
     uint64_t kind = 0, place = 0, mode = 0, modified = 0, length = 0;
-    int result = take_number(reader, 1, &kind, err);
+    int result = backup_format_take_number(reader, 1, &kind, err);
     ret_entry->kind = (enum backup_kind)kind;
     if (result == 0 && kind == BACKUP_END)
-        return read_end(reader, err);
+        return backup_format_read_end(reader, err);
     if (result == 0)
-        result = take_number(reader, 1, &place, err);
+        result = backup_format_take_number(reader, 1, &place, err);
     if (result == 0)
-        result = take_number(reader, 4, &mode, err);
+        result = backup_format_take_number(reader, 4, &mode, err);
     if (result == 0)
-        result = take_number(reader, 8, &modified, err);
+        result = backup_format_take_number(reader, 8, &modified, err);
     if (result == 0)
-        result = take_number(reader, 4, &length, err);
+        result = backup_format_take_number(reader, 4, &length, err);
     if (result < 0)
         return result;
     if (strchr("DFL", (int)kind) == NULL || kind == 0 || place >= BACKUP_PLACES ||
         length >= sizeof(ret_entry->name))
-        return refuse(reader, "it was changed or is damaged", err);
+        return backup_format_refuse(reader, "it was changed or is damaged", err);
     ret_entry->place = (enum backup_place)place;
     ret_entry->mode = (uint32_t)mode & 0777;
     ret_entry->modified_ms = (int64_t)modified;
-    result = take(reader, ret_entry->name, length, true, err);
+    result = backup_format_take(reader, ret_entry->name, length, true, err);
     ret_entry->name[length] = '\0';
     if (result == 0 &&
-        (!is_name(ret_entry->name, length) || (length == 0 && kind != BACKUP_FOLDER)))
-        result = refuse(reader, "it was changed or is damaged", err);
+        (!backup_format_is_name(ret_entry->name, length) || (length == 0 && kind != BACKUP_FOLDER)))
+        result = backup_format_refuse(reader, "it was changed or is damaged", err);
     return result;
 }
 
@@ -247,11 +252,11 @@ int backup_read_piece(struct backup_reader *reader, char piece[BACKUP_PIECE_BYTE
                       size_t *ret_length, struct kg_err *err)
 {
     uint64_t length = 0;
-    int result = take_number(reader, 4, &length, err);
+    int result = backup_format_take_number(reader, 4, &length, err);
     if (result == 0 && length > BACKUP_PIECE_BYTES)
-        result = refuse(reader, "it was changed or is damaged", err);
+        result = backup_format_refuse(reader, "it was changed or is damaged", err);
     if (result == 0)
-        result = take(reader, piece, length, true, err);
+        result = backup_format_take(reader, piece, length, true, err);
     *ret_length = result == 0 ? length : 0;
     return result;
 }

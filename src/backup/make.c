@@ -46,7 +46,7 @@ static int begin_entry(struct making *making, const char *path, const struct sta
     return backup_write_entry(&making->writer, &entry, err);
 }
 
-static int put_bytes(struct making *making, const char *from, struct kg_err *err)
+static int make_put_bytes(struct making *making, const char *from, struct kg_err *err)
 {
     kg_auto(kg_close) int fd = open(from, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
     kg_auto(kg_free) char *piece = kg_alloc(BACKUP_PIECE_BYTES);
@@ -88,11 +88,11 @@ static int put_file(struct making *making, const char *path, const struct stat *
     }
     int result = begin_entry(making, path, there, BACKUP_FILE, err);
     making->made.files++;
-    return result < 0 ? result : put_bytes(making, from, err);
+    return result < 0 ? result : make_put_bytes(making, from, err);
 }
 
-static int put_link(struct making *making, const char *path, const struct stat *there,
-                    struct kg_err *err)
+static int make_put_link(struct making *making, const char *path, const struct stat *there,
+                         struct kg_err *err)
 {
     char target[BACKUP_NAME_MAX];
     ssize_t length = readlink(path, target, sizeof(target));
@@ -120,7 +120,7 @@ static bool is_beside_database(const char *path)
     return false;
 }
 
-static bool is_left_out(const struct making *making, const char *path)
+static bool make_is_left_out(const struct making *making, const char *path)
 {
     struct kg_str name = kg_str(kg_path_name(path));
     return kg_path_within(path, making->paths->run_dir) ||
@@ -132,25 +132,25 @@ static bool is_left_out(const struct making *making, const char *path)
            is_beside_database(path);
 }
 
-static int walk(struct making *making, const char *folder, int depth, struct kg_err *err);
+static int make_walk(struct making *making, const char *folder, int depth, struct kg_err *err);
 
-static int put_any(struct making *making, const char *path, int depth, struct kg_err *err)
+static int make_put_any(struct making *making, const char *path, int depth, struct kg_err *err)
 {
     struct stat there;
-    if (is_left_out(making, path))
+    if (make_is_left_out(making, path))
         return 0;
     if (lstat(path, &there) < 0) /* it may have gone since it was listed */
         return errno == ENOENT ? 0 : kg_fail_errno(err, errno, "back up %s: look at it", path);
     if (S_ISDIR(there.st_mode)) {
         int result = begin_entry(making, path, &there, BACKUP_FOLDER, err);
-        return result < 0 ? result : walk(making, path, depth + 1, err);
+        return result < 0 ? result : make_walk(making, path, depth + 1, err);
     }
     if (S_ISLNK(there.st_mode))
-        return put_link(making, path, &there, err);
+        return make_put_link(making, path, &there, err);
     return S_ISREG(there.st_mode) ? put_file(making, path, &there, err) : 0;
 }
 
-static int walk(struct making *making, const char *folder, int depth, struct kg_err *err)
+static int make_walk(struct making *making, const char *folder, int depth, struct kg_err *err)
 {
     if (depth > DEPTH_MAX)
         return kg_fail(err, KG_E_TOO_LARGE, "back up %s: more than %d folders deep", folder,
@@ -163,7 +163,7 @@ static int walk(struct making *making, const char *folder, int depth, struct kg_
         if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0)
             continue;
         kg_auto(kg_free) char *path = kg_path_join(folder, entry->d_name);
-        result = put_any(making, path, depth, err);
+        result = make_put_any(making, path, depth, err);
     }
     closedir(entries);
     return result;
@@ -171,7 +171,7 @@ static int walk(struct making *making, const char *folder, int depth, struct kg_
 
 /* -- the whole --------------------------------------------------------------------------------- */
 
-static void put_header(const struct making *making, struct kg_buf *out)
+static void make_put_header(const struct making *making, struct kg_buf *out)
 {
     struct kg_json_writer json = kg_json_writer(out);
     kg_json_begin(&json, '{');
@@ -195,19 +195,19 @@ static int put_home(struct making *making, struct kg_err *err)
             walked |=
                 strcmp(outer, backup_outer_root(&making->roots, (enum backup_place)before)) == 0;
         if (!walked)
-            result = walk(making, outer, 0, err);
+            result = make_walk(making, outer, 0, err);
     }
     return result;
 }
 
-static int make(struct making *making, struct kg_err *err)
+static int make_make(struct making *making, struct kg_err *err)
 {
     kg_auto(kg_buf_free) struct kg_buf header = {0};
     kg_auto(kg_close) int fd =
         open(making->temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (fd < 0)
         return kg_fail_errno(err, errno, "make %s", making->temporary);
-    put_header(making, &header);
+    make_put_header(making, &header);
     int result = backup_writer_begin(&making->writer, fd, kg_buf_view(&header), err);
     if (result == 0)
         result = put_home(making, err);
@@ -234,7 +234,7 @@ int backup_make(const struct config_paths *paths, const char *file, struct backu
         result = kg_hint(err, "choose another name, or remove it first");
     }
     if (result == 0)
-        result = make(&making, err);
+        result = make_make(&making, err);
     if (result == 0)
         *ret_made = (struct backup_made){making.made.files, making.writer.bytes};
     unlink(making.temporary);

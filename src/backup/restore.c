@@ -40,7 +40,7 @@ struct restoring {
 
 /* -- where ------------------------------------------------------------------------------------- */
 
-static void find_places(struct restoring *restoring)
+static void backup_restore_find_places(struct restoring *restoring)
 {
     backup_roots_find(restoring->paths, &restoring->roots);
     for (int place = 0; place < BACKUP_PLACES; place++) {
@@ -88,7 +88,7 @@ static int each_child(const char *folder, child_fn *visit, void *data, struct kg
 }
 
 /* What a running process has, and what earlier restores moved aside, is not in the way. */
-static bool is_in_the_way(const struct restoring *restoring, const char *path)
+static bool backup_restore_is_in_the_way(const struct restoring *restoring, const char *path)
 {
     struct kg_str name = kg_str(kg_path_name(path));
     return !kg_path_within(path, restoring->paths->run_dir) && !kg_str_is(name, STAGING) &&
@@ -99,7 +99,7 @@ static int check_empty(void *data, const char *folder, const char *name, struct 
 {
     kg_auto(kg_free) char *path = kg_path_join(folder, name);
     struct stat there;
-    if (!is_in_the_way(data, path) || lstat(path, &there) < 0)
+    if (!backup_restore_is_in_the_way(data, path) || lstat(path, &there) < 0)
         return 0;
     if (S_ISDIR(there.st_mode))
         return each_child(path, check_empty, data, err);
@@ -110,7 +110,8 @@ static int check_empty(void *data, const char *folder, const char *name, struct 
 
 /* -- unpacking --------------------------------------------------------------------------------- */
 
-static char *path_of(const struct restoring *restoring, const struct backup_entry *entry)
+static char *backup_restore_path_of(const struct restoring *restoring,
+                                    const struct backup_entry *entry)
 {
     const char *root = restoring->staged.roots[entry->place];
     return entry->name[0] == '\0' ? kg_strdup(root) : kg_path_join(root, entry->name);
@@ -122,7 +123,7 @@ static int make_above(const char *path, struct kg_err *err)
     return kg_make_dirs(folder, 0700, err);
 }
 
-static void give(const struct restoring *restoring, const char *path)
+static void backup_restore_give(const struct restoring *restoring, const char *path)
 {
     if (restoring->wish->uid != geteuid() &&
         lchown(path, restoring->wish->uid, restoring->wish->gid) < 0)
@@ -149,7 +150,7 @@ static int unpack_file(struct restoring *restoring, struct backup_reader *reader
     const struct timespec times[2] = {
         {entry->modified_ms / 1000, 0},
         {entry->modified_ms / 1000, entry->modified_ms % 1000 * 1000000}};
-    give(restoring, path);
+    backup_restore_give(restoring, path);
     if (result == 0 && (fchmod(fd, entry->mode) < 0 || futimens(fd, times) < 0 || fsync(fd) < 0))
         result = kg_fail_errno(err, errno, "write %s", path);
     restoring->restored.files++;
@@ -176,20 +177,21 @@ static int unpack_folder(struct restoring *restoring, const struct backup_entry 
                          const char *path, struct kg_err *err)
 {
     int result = kg_make_dirs(path, 0700, err);
-    give(restoring, path);
+    backup_restore_give(restoring, path);
     if (result == 0 && chmod(path, entry->mode | 0700) < 0)
         result = kg_fail_errno(err, errno, "make %s", path);
     return result;
 }
 
-static int unpack(struct restoring *restoring, struct backup_reader *reader, struct kg_err *err)
+static int backup_restore_unpack(struct restoring *restoring, struct backup_reader *reader,
+                                 struct kg_err *err)
 {
     struct backup_entry entry;
     for (;;) {
         int result = backup_read_entry(reader, &entry, err);
         if (result < 0 || entry.kind == BACKUP_END)
             return result;
-        kg_auto(kg_free) char *path = path_of(restoring, &entry);
+        kg_auto(kg_free) char *path = backup_restore_path_of(restoring, &entry);
         if (entry.kind == BACKUP_FILE)
             result = unpack_file(restoring, reader, &entry, path, err);
         else if (entry.kind == BACKUP_LINK)
@@ -230,7 +232,8 @@ static bool is_path_at(struct kg_str text, size_t at, struct kg_str path)
     return begins && (end == text.length || memchr("/\"' \n,:}", text.data[end], 9) != NULL);
 }
 
-static void put_moved(const struct restoring *restoring, struct kg_str text, struct kg_buf *out)
+static void backup_restore_put_moved(const struct restoring *restoring, struct kg_str text,
+                                     struct kg_buf *out)
 {
     struct move moves[BACKUP_PLACES];
     moves_of(restoring, moves);
@@ -248,7 +251,7 @@ static int move_text(struct kg_buf *text, void *data, struct kg_err *err)
 {
     kg_auto(kg_buf_free) struct kg_buf moved = {0};
     (void)err;
-    put_moved(data, kg_buf_view(text), &moved);
+    backup_restore_put_moved(data, kg_buf_view(text), &moved);
     struct kg_buf old = *text;
     *text = moved;
     moved = old;
@@ -277,17 +280,17 @@ static int move_files(struct restoring *restoring, struct kg_err *err)
     return 0;
 }
 
-static int make_links(struct restoring *restoring, struct kg_err *err)
+static int backup_restore_make_links(struct restoring *restoring, struct kg_err *err)
 {
     for (const struct link_wish *wish = restoring->links; wish != NULL; wish = wish->next) {
         kg_auto(kg_buf_free) struct kg_buf target = {0};
-        put_moved(restoring, kg_str(wish->target), &target);
+        backup_restore_put_moved(restoring, kg_str(wish->target), &target);
         int result = make_above(wish->path, err);
         if (result == 0 && symlink(kg_buf_terminate(&target), wish->path) < 0)
             result = kg_fail_errno(err, errno, "make the link %s", wish->path);
         if (result < 0)
             return result;
-        give(restoring, wish->path);
+        backup_restore_give(restoring, wish->path);
     }
     return 0;
 }
@@ -307,13 +310,14 @@ static int move_state(struct restoring *restoring, struct kg_err *err)
             result = state_move_folder(state, moves[i].from, moves[i].to, err);
     if (state != NULL)
         state_close(state);
-    give(restoring, database);
+    backup_restore_give(restoring, database);
     return result;
 }
 
 /* -- secrets ----------------------------------------------------------------------------------- */
 
-static int put_key(struct restoring *restoring, const char *store, struct kg_err *err)
+static int backup_restore_put_key(struct restoring *restoring, const char *store,
+                                  struct kg_err *err)
 {
     const char *name = kg_path_name(restoring->paths->secrets_key);
     kg_auto(kg_free) char *key = kg_path_join(restoring->staged.roots[BACKUP_STATE], name);
@@ -321,18 +325,18 @@ static int put_key(struct restoring *restoring, const char *store, struct kg_err
     if (result < 0)
         return result;
     result = kg_copy_file(restoring->wish->key_file, key, 0600);
-    give(restoring, key);
+    backup_restore_give(restoring, key);
     return result < 0 ? kg_fail_errno(err, -result, "copy %s", restoring->wish->key_file) : 0;
 }
 
-static int take_secrets(struct restoring *restoring, struct kg_err *err)
+static int backup_restore_take_secrets(struct restoring *restoring, struct kg_err *err)
 {
     const char *name = kg_path_name(restoring->paths->secrets_file);
     kg_auto(kg_free) char *store = kg_path_join(restoring->staged.roots[BACKUP_STATE], name);
     if (access(store, F_OK) < 0)
         return 0;
     if (restoring->wish->key_file != NULL)
-        return put_key(restoring, store, err);
+        return backup_restore_put_key(restoring, store, err);
     kg_list_free(kg_steal(&restoring->restored.forgotten));
     int result = secret_names(store, &restoring->restored.forgotten, err);
     if (result == 0 && unlink(store) < 0)
@@ -352,14 +356,15 @@ static int move_aside(void *data, const char *folder, const char *name, struct k
     const struct renaming *renaming = data;
     kg_auto(kg_free) char *path = kg_path_join(folder, name);
     kg_auto(kg_free) char *to = kg_path_join(renaming->to, name);
-    if (!is_in_the_way(renaming->restoring, path))
+    if (!backup_restore_is_in_the_way(renaming->restoring, path))
         return 0;
     if (mkdir(renaming->to, 0700) < 0 && errno != EEXIST)
         return kg_fail_errno(err, errno, "make %s", renaming->to);
     return rename(path, to) < 0 ? kg_fail_errno(err, errno, "rename %s to %s", path, to) : 0;
 }
 
-static int put_in_place(void *data, const char *folder, const char *name, struct kg_err *err)
+static int backup_restore_put_in_place(void *data, const char *folder, const char *name,
+                                       struct kg_err *err)
 {
     const struct renaming *renaming = data;
     kg_auto(kg_free) char *path = kg_path_join(folder, name);
@@ -378,13 +383,14 @@ static int take_place(struct restoring *restoring, const char *outer, struct kg_
     if (access(aside, F_OK) == 0)
         kg_list_add(&restoring->restored.aside, kg_steal(&aside));
     if (result == 0)
-        result = each_child(staging, put_in_place, &(struct renaming){restoring, outer}, err);
+        result = each_child(staging, backup_restore_put_in_place,
+                            &(struct renaming){restoring, outer}, err);
     return result;
 }
 
 /* -- the whole --------------------------------------------------------------------------------- */
 
-static int begin(struct restoring *restoring, struct kg_err *err)
+static int backup_restore_begin(struct restoring *restoring, struct kg_err *err)
 {
     int result = 0;
     remove_staging(restoring);
@@ -401,15 +407,15 @@ static int begin(struct restoring *restoring, struct kg_err *err)
     return result;
 }
 
-static int restore(struct restoring *restoring, struct kg_err *err)
+static int backup_restore_restore(struct restoring *restoring, struct kg_err *err)
 {
     kg_auto(kg_buf_free) struct kg_buf header = {0};
     kg_auto(backup_reader_close) struct backup_reader reader = {.fd = -1};
     int result = backup_reader_open(&reader, restoring->wish->file, &header, err);
     if (result == 0)
-        result = begin(restoring, err);
+        result = backup_restore_begin(restoring, err);
     if (result == 0)
-        result = unpack(restoring, &reader, err);
+        result = backup_restore_unpack(restoring, &reader, err);
     if (result < 0)
         return result;
     restoring->header = kg_json_read(kg_buf_view(&header), err);
@@ -420,9 +426,9 @@ static int restore(struct restoring *restoring, struct kg_err *err)
     if (result == 0)
         result = move_state(restoring, err);
     if (result == 0)
-        result = take_secrets(restoring, err);
+        result = backup_restore_take_secrets(restoring, err);
     if (result == 0)
-        result = make_links(restoring, err);
+        result = backup_restore_make_links(restoring, err);
     for (int place = 0; result == 0 && place < BACKUP_PLACES; place++)
         if (restoring->outer[place] != NULL)
             result = take_place(restoring, restoring->outer[place], err);
@@ -461,8 +467,8 @@ int backup_restore(const struct config_paths *paths, const struct backup_wish *w
         .wish = wish,
         .restored = {.forgotten = kg_list_new(0), .aside = kg_list_new(0)},
     };
-    find_places(&restoring);
-    int result = restore(&restoring, err);
+    backup_restore_find_places(&restoring);
+    int result = backup_restore_restore(&restoring, err);
     if (result < 0)
         return result;
     *ret_restored = restoring.restored;

@@ -2,7 +2,7 @@
 
 static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
-static int digit_value(char c)
+static int base64_digit_value(char c)
 {
     if (c >= 'A' && c <= 'Z')
         return c - 'A';
@@ -24,7 +24,7 @@ bool kg_base64_read(struct kg_str text, unsigned char *out, size_t *ret_length)
     size_t length = 0;
     uint32_t bits = 0;
     for (size_t i = 0; i < count; i++) {
-        int value = digit_value(text.data[i]);
+        int value = base64_digit_value(text.data[i]);
         if (value < 0)
             return false;
         bits = bits << 6 | (uint32_t)value;

@@ -34,7 +34,8 @@ enum kg_code kg_code_from_name(struct kg_str name)
     return KG_E_INTERNAL;
 }
 
-static int set(struct kg_err *err, enum kg_code code, int errnum, const char *format, va_list args)
+static int err_set(struct kg_err *err, enum kg_code code, int errnum, const char *format,
+                   va_list args)
 {
     if (err == NULL)
         return -errnum;
@@ -49,7 +50,7 @@ int kg_fail(struct kg_err *err, enum kg_code code, const char *format, ...)
 {
     va_list args;
     va_start(args, format);
-    int result = set(err, code, EINVAL, format, args);
+    int result = err_set(err, code, EINVAL, format, args);
     va_end(args);
     return result;
 }
@@ -58,7 +59,7 @@ int kg_fail_errno(struct kg_err *err, int errnum, const char *format, ...)
 {
     va_list args;
     va_start(args, format);
-    int result = set(err, KG_E_IO, errnum ? errnum : EIO, format, args);
+    int result = err_set(err, KG_E_IO, errnum ? errnum : EIO, format, args);
     va_end(args);
     if (err != NULL) {
         size_t used = strlen(err->message);

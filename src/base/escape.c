@@ -73,7 +73,7 @@ static void put_valid(struct kg_buf *out, struct kg_str text, enum form form)
     kg_buf_append(out, text.data + run, text.length - run);
 }
 
-static void put_escaped(struct kg_buf *out, struct kg_str text, enum form form)
+static void escape_put_escaped(struct kg_buf *out, struct kg_str text, enum form form)
 {
     while (text.length > 0) {
         size_t valid = kg_utf8_valid(text);
@@ -112,7 +112,7 @@ bool kg_str_is_plain(struct kg_str text)
 
 void kg_buf_escaped(struct kg_buf *buf, struct kg_str text)
 {
-    put_escaped(buf, text, AS_TEXT);
+    escape_put_escaped(buf, text, AS_TEXT);
 }
 
 void kg_buf_shell(struct kg_buf *buf, struct kg_str text)
@@ -137,5 +137,5 @@ void kg_buf_shell(struct kg_buf *buf, struct kg_str text)
 
 void kg_buf_json_escaped(struct kg_buf *buf, struct kg_str json)
 {
-    put_escaped(buf, json, AS_JSON);
+    escape_put_escaped(buf, json, AS_JSON);
 }

@@ -84,7 +84,7 @@ int kg_make_dirs(const char *path, mode_t mode, struct kg_err *err)
     return 0;
 }
 
-static int copy_bytes(int from, int to)
+static int base_file_copy_bytes(int from, int to)
 {
     ssize_t copied;
     while ((copied = copy_file_range(from, NULL, to, NULL, COPY_BYTES, 0)) > 0)
@@ -100,7 +100,7 @@ int kg_copy_fd(int source, const char *to, mode_t mode)
     kg_auto(kg_close) int target = open(to, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
     if (target < 0)
         return -errno;
-    int result = copy_bytes(source, target);
+    int result = base_file_copy_bytes(source, target);
     if (result < 0)
         unlink(to);
     return result;

@@ -17,7 +17,7 @@ static void make_seed(void)
         abort();
 }
 
-static inline uint64_t rotate(uint64_t word, unsigned bits)
+static inline uint64_t hash_rotate(uint64_t word, unsigned bits)
 {
     return word << bits | word >> (64 - bits);
 }
@@ -25,15 +25,15 @@ static inline uint64_t rotate(uint64_t word, unsigned bits)
 static inline void sip_round(uint64_t v[4])
 {
     v[0] += v[1];
-    v[1] = rotate(v[1], 13) ^ v[0];
-    v[0] = rotate(v[0], 32);
+    v[1] = hash_rotate(v[1], 13) ^ v[0];
+    v[0] = hash_rotate(v[0], 32);
     v[2] += v[3];
-    v[3] = rotate(v[3], 16) ^ v[2];
+    v[3] = hash_rotate(v[3], 16) ^ v[2];
     v[0] += v[3];
-    v[3] = rotate(v[3], 21) ^ v[0];
+    v[3] = hash_rotate(v[3], 21) ^ v[0];
     v[2] += v[1];
-    v[1] = rotate(v[1], 17) ^ v[2];
-    v[2] = rotate(v[2], 32);
+    v[1] = hash_rotate(v[1], 17) ^ v[2];
+    v[2] = hash_rotate(v[2], 32);
 }
 
 static inline void sip_word(uint64_t v[4], uint64_t word)

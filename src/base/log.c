@@ -33,7 +33,8 @@ enum kg_log_format kg_log_format(void)
     return log_format;
 }
 
-static void write_record(enum kg_level level, const char *plugin, const char *format, va_list args)
+static void base_log_write_record(enum kg_level level, const char *plugin, const char *format,
+                                  va_list args)
 {
     if (level < log_level)
         return;
@@ -75,7 +76,7 @@ void kg_log(enum kg_level level, const char *format, ...)
 {
     va_list args;
     va_start(args, format);
-    write_record(level, NULL, format, args);
+    base_log_write_record(level, NULL, format, args);
     va_end(args);
 }
 
@@ -83,6 +84,6 @@ void kg_log_about(enum kg_level level, const char *plugin, const char *format, .
 {
     va_list args;
     va_start(args, format);
-    write_record(level, plugin, format, args);
+    base_log_write_record(level, plugin, format, args);
     va_end(args);
 }

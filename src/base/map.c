@@ -38,7 +38,7 @@ void kg_map_free(struct kg_map *map)
     free(map);
 }
 
-static struct entry *find(const struct kg_map *map, struct kg_str key, uint32_t hash)
+static struct entry *map_find(const struct kg_map *map, struct kg_str key, uint32_t hash)
 {
     if (map->capacity == 0)
         return NULL;
@@ -84,14 +84,14 @@ static void rebuild(struct kg_map *map)
 
 void *kg_map_get(const struct kg_map *map, struct kg_str key)
 {
-    struct entry *entry = find(map, key, (uint32_t)kg_hash(key));
+    struct entry *entry = map_find(map, key, (uint32_t)kg_hash(key));
     return entry ? entry->value : NULL;
 }
 
 void kg_map_set(struct kg_map *map, struct kg_str key, void *value)
 {
     uint32_t hash = (uint32_t)kg_hash(key);
-    struct entry *entry = find(map, key, hash);
+    struct entry *entry = map_find(map, key, hash);
     if (entry != NULL) {
         entry->value = value;
         return;
@@ -107,7 +107,7 @@ void kg_map_set(struct kg_map *map, struct kg_str key, void *value)
 
 void *kg_map_remove(struct kg_map *map, struct kg_str key)
 {
-    struct entry *entry = find(map, key, (uint32_t)kg_hash(key));
+    struct entry *entry = map_find(map, key, (uint32_t)kg_hash(key));
     if (entry == NULL)
         return NULL;
     void *value = entry->value;

@@ -1,7 +1,7 @@
 /* Numbers in a helper's command line, NAME=VALUE each, by a table of names, bounds and defaults. */
 #include "base/base.h"
 
-static int64_t *field(void *options, const struct kg_option *row)
+static int64_t *base_options_field(void *options, const struct kg_option *row)
 {
     return (int64_t *)(void *)((char *)options + row->at);
 }
@@ -9,7 +9,7 @@ static int64_t *field(void *options, const struct kg_option *row)
 void kg_options_preset(const struct kg_option *rows, void *options)
 {
     for (; rows->name != NULL; rows++)
-        *field(options, rows) = rows->preset;
+        *base_options_field(options, rows) = rows->preset;
 }
 
 int kg_option_split(const char *word, struct kg_str *ret_name, const char **ret_value,
@@ -34,6 +34,6 @@ int kg_option_set(const struct kg_option *rows, struct kg_str name, const char *
     if (!kg_str_to_int(kg_str(value), &number) || number < rows->least || number > rows->most)
         return kg_fail(err, KG_E_USAGE, "%s is a number from %lld to %lld", rows->name,
                        (long long)rows->least, (long long)rows->most);
-    *field(options, rows) = number;
+    *base_options_field(options, rows) = number;
     return 0;
 }

@@ -24,7 +24,7 @@ static void problem_clear(struct kg_problem *problem)
 }
 
 /* The list is full: an error takes the place of a warning, so that none hides behind them. */
-static struct kg_problem *make_room(struct kg_problems *problems)
+static struct kg_problem *base_problems_make_room(struct kg_problems *problems)
 {
     for (size_t i = problems->count; i > 0; i--) {
         struct kg_problem *problem = &problems->items[i - 1];
@@ -42,10 +42,11 @@ static struct kg_problem *next_problem(struct kg_problems *problems, enum kg_sev
         problems->items = kg_alloc_array(KG_PROBLEMS_MAX, sizeof(*problems->items));
     if (problems->count < KG_PROBLEMS_MAX)
         return &problems->items[problems->count++];
-    return severity == KG_SEVERITY_ERROR ? make_room(problems) : NULL;
+    return severity == KG_SEVERITY_ERROR ? base_problems_make_room(problems) : NULL;
 }
 
-static bool is_listed(const struct kg_problems *problems, const struct kg_problem *new)
+static bool base_problems_is_listed(const struct kg_problems *problems,
+                                    const struct kg_problem *new)
 {
     for (size_t i = 0; i < problems->count; i++) {
         const struct kg_problem *problem = &problems->items[i];
@@ -65,7 +66,7 @@ void kg_problems_add(struct kg_problems *problems, const struct kg_problem_row *
     vsnprintf(message, sizeof(message), format, args);
     va_end(args);
     struct kg_problem problem = {.row = row, .line = line, .column = column, .message = message};
-    if (is_listed(problems, &problem))
+    if (base_problems_is_listed(problems, &problem))
         return;
     problems->errors += row->severity == KG_SEVERITY_ERROR;
     struct kg_problem *place = next_problem(problems, row->severity);
@@ -87,7 +88,7 @@ void kg_problems_add_err(struct kg_problems *problems, const struct kg_problem_r
 }
 
 /* Rows of one table are compared by where they stand in it: the same order in every run. */
-static int compare(const void *left, const void *right)
+static int base_problems_compare(const void *left, const void *right)
 {
     const struct kg_problem *a = left, *b = right;
     if (a->line != b->line)
@@ -102,7 +103,7 @@ static int compare(const void *left, const void *right)
 void kg_problems_sort(struct kg_problems *problems)
 {
     if (problems->count > 1)
-        qsort(problems->items, problems->count, sizeof(*problems->items), compare);
+        qsort(problems->items, problems->count, sizeof(*problems->items), base_problems_compare);
 }
 
 void kg_problems_free(struct kg_problems *problems)
@@ -133,7 +134,8 @@ int kg_problems_fail(const struct kg_problems *problems, enum kg_code code, cons
     return -EINVAL;
 }
 
-static void put_problem(struct kg_buf *out, const char *path, const struct kg_problem *problem)
+static void base_problems_put_problem(struct kg_buf *out, const char *path,
+                                      const struct kg_problem *problem)
 {
     kg_buf_escaped(out, kg_str(path));
     kg_buf_printf(out, ":%u:%u: %s: ", problem->line, problem->column, severity_of(problem));
@@ -149,10 +151,10 @@ static void put_problem(struct kg_buf *out, const char *path, const struct kg_pr
 void kg_problems_print(const struct kg_problems *problems, const char *path, struct kg_buf *out)
 {
     for (size_t i = 0; i < problems->count; i++)
-        put_problem(out, path, &problems->items[i]);
+        base_problems_put_problem(out, path, &problems->items[i]);
 }
 
-static void put_json(struct kg_json_writer *json, const struct kg_problem *problem)
+static void base_problems_put_json(struct kg_json_writer *json, const struct kg_problem *problem)
 {
     kg_json_begin(json, '{');
     kg_json_named_text(json, "code", problem->row->code);
@@ -168,6 +170,6 @@ void kg_problems_json(const struct kg_problems *problems, struct kg_json_writer 
 {
     kg_json_begin(json, '[');
     for (size_t i = 0; i < problems->count; i++)
-        put_json(json, &problems->items[i]);
+        base_problems_put_json(json, &problems->items[i]);
     kg_json_end(json, ']');
 }

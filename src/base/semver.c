@@ -16,12 +16,12 @@ struct reader {
     size_t at;
 };
 
-static char peek(const struct reader *reader)
+static char semver_peek(const struct reader *reader)
 {
     return reader->at < reader->text.length ? reader->text.data[reader->at] : '\0';
 }
 
-static bool take(struct reader *reader, const char *word)
+static bool semver_take(struct reader *reader, const char *word)
 {
     struct kg_str rest = {reader->text.data + reader->at, reader->text.length - reader->at};
     if (!kg_str_starts(rest, word))
@@ -30,24 +30,24 @@ static bool take(struct reader *reader, const char *word)
     return true;
 }
 
-static void skip_space(struct reader *reader)
+static void semver_skip_space(struct reader *reader)
 {
-    while (peek(reader) == ' ' || peek(reader) == '\t')
+    while (semver_peek(reader) == ' ' || semver_peek(reader) == '\t')
         reader->at++;
 }
 
-static bool is_word(char c)
+static bool semver_is_word(char c)
 {
     return kg_is_letter_or_digit(c) || c == '-';
 }
 
 /* Without leading zeros, and not past the bound. */
-static bool read_number(struct reader *reader, uint64_t *ret_number)
+static bool semver_read_number(struct reader *reader, uint64_t *ret_number)
 {
     size_t start = reader->at;
     uint64_t number = 0;
-    while (kg_is_digit(peek(reader))) {
-        number = number * 10 + (uint64_t)(peek(reader) - '0');
+    while (kg_is_digit(semver_peek(reader))) {
+        number = number * 10 + (uint64_t)(semver_peek(reader) - '0');
         if (number > KG_SEMVER_NUMBER_MAX)
             return false;
         reader->at++;
@@ -59,7 +59,7 @@ static bool read_number(struct reader *reader, uint64_t *ret_number)
     return true;
 }
 
-static bool is_numeric(struct kg_str identifier)
+static bool semver_is_numeric(struct kg_str identifier)
 {
     for (size_t i = 0; i < identifier.length; i++)
         if (!kg_is_digit(identifier.data[i]))
@@ -73,22 +73,22 @@ static bool read_identifiers(struct reader *reader, bool is_prerelease, struct k
     size_t start = reader->at;
     do {
         size_t word = reader->at;
-        while (is_word(peek(reader)))
+        while (semver_is_word(semver_peek(reader)))
             reader->at++;
         struct kg_str identifier = {reader->text.data + word, reader->at - word};
         if (identifier.length == 0 || (is_prerelease && identifier.length > 1 &&
-                                       identifier.data[0] == '0' && is_numeric(identifier)))
+                                       identifier.data[0] == '0' && semver_is_numeric(identifier)))
             return false;
-    } while (take(reader, "."));
+    } while (semver_take(reader, "."));
     *ret_span = (struct kg_str){reader->text.data + start, reader->at - start};
     return true;
 }
 
 static bool read_qualifiers(struct reader *reader, struct kg_semver *version)
 {
-    if (take(reader, "-") && !read_identifiers(reader, true, &version->prerelease))
+    if (semver_take(reader, "-") && !read_identifiers(reader, true, &version->prerelease))
         return false;
-    return !take(reader, "+") || read_identifiers(reader, false, &version->build);
+    return !semver_take(reader, "+") || read_identifiers(reader, false, &version->build);
 }
 
 bool kg_semver_parse(struct kg_str text, struct kg_semver *ret_version)
@@ -98,7 +98,8 @@ bool kg_semver_parse(struct kg_str text, struct kg_semver *ret_version)
     if (text.length > KG_SEMVER_BYTES_MAX)
         return false;
     for (int part = MAJOR; part < PART_COUNT; part++)
-        if ((part > MAJOR && !take(&reader, ".")) || !read_number(&reader, &version.number[part]))
+        if ((part > MAJOR && !semver_take(&reader, ".")) ||
+            !semver_read_number(&reader, &version.number[part]))
             return false;
     if (!read_qualifiers(&reader, &version) || reader.at != text.length)
         return false;
@@ -120,7 +121,7 @@ static struct kg_str next_identifier(struct kg_str *rest)
 /* Numbers come before words; of two numbers without leading zeros the longer is the greater. */
 static int compare_identifiers(struct kg_str a, struct kg_str b)
 {
-    bool a_numeric = is_numeric(a), b_numeric = is_numeric(b);
+    bool a_numeric = semver_is_numeric(a), b_numeric = semver_is_numeric(b);
     if (a_numeric != b_numeric)
         return a_numeric ? -1 : 1;
     if (a_numeric && a.length != b.length)
@@ -179,8 +180,8 @@ struct partial {
 /* Before every prerelease of that version. */
 #define FIRST_OF_ALL KG_STR("0")
 
-static bool add(struct kg_semver_range *range, enum comparator comparator,
-                const struct kg_semver *version)
+static bool semver_add(struct kg_semver_range *range, enum comparator comparator,
+                       const struct kg_semver *version)
 {
     if (range->count == KG_SEMVER_RANGE_MAX)
         return false;
@@ -201,20 +202,20 @@ static struct kg_semver after(const struct kg_semver *version, int part)
 static bool add_everything(struct kg_semver_range *range)
 {
     const struct kg_semver zero = {0};
-    return add(range, GREATER_OR_EQUAL, &zero);
+    return semver_add(range, GREATER_OR_EQUAL, &zero);
 }
 
 static bool add_nothing(struct kg_semver_range *range)
 {
     const struct kg_semver first = {.prerelease = FIRST_OF_ALL};
-    return add(range, LESS, &first);
+    return semver_add(range, LESS, &first);
 }
 
 /* From what is given up to, not with, the next of `part`. */
 static bool add_between(struct kg_semver_range *range, const struct partial *partial, int part)
 {
     struct kg_semver end = after(&partial->version, part);
-    return add(range, GREATER_OR_EQUAL, &partial->version) && add(range, LESS, &end);
+    return semver_add(range, GREATER_OR_EQUAL, &partial->version) && semver_add(range, LESS, &end);
 }
 
 /* "1.2" is every 1.2.x. */
@@ -223,7 +224,7 @@ static bool add_partial(struct kg_semver_range *range, const struct partial *par
     if (partial->given == 0)
         return add_everything(range);
     if (partial->given == PART_COUNT)
-        return add(range, EQUAL, &partial->version);
+        return semver_add(range, EQUAL, &partial->version);
     return add_between(range, partial, partial->given - 1);
 }
 
@@ -250,7 +251,7 @@ static bool add_compared(struct kg_semver_range *range, enum comparator comparat
                          const struct partial *partial)
 {
     if (partial->given == PART_COUNT)
-        return add(range, comparator, &partial->version);
+        return semver_add(range, comparator, &partial->version);
     if (partial->given == 0)
         return comparator == LESS || comparator == GREATER ? add_nothing(range)
                                                            : add_everything(range);
@@ -259,14 +260,14 @@ static bool add_compared(struct kg_semver_range *range, enum comparator comparat
     switch (comparator) {
     case LESS:
         first.prerelease = FIRST_OF_ALL;
-        return add(range, LESS, &first);
+        return semver_add(range, LESS, &first);
     case LESS_OR_EQUAL:
-        return add(range, LESS, &end);
+        return semver_add(range, LESS, &end);
     case GREATER:
         end.prerelease = KG_STR_NULL;
-        return add(range, GREATER_OR_EQUAL, &end);
+        return semver_add(range, GREATER_OR_EQUAL, &end);
     case GREATER_OR_EQUAL:
-        return add(range, GREATER_OR_EQUAL, &first);
+        return semver_add(range, GREATER_OR_EQUAL, &first);
     case EQUAL:
         break;
     }
@@ -277,7 +278,7 @@ static bool add_compared(struct kg_semver_range *range, enum comparator comparat
 
 static bool take_wildcard(struct reader *reader)
 {
-    return take(reader, "x") || take(reader, "X") || take(reader, "*");
+    return semver_take(reader, "x") || semver_take(reader, "X") || semver_take(reader, "*");
 }
 
 /* What stands after an "x" counts for nothing. */
@@ -285,14 +286,14 @@ static bool read_partial(struct reader *reader, struct partial *ret_partial)
 {
     struct partial partial = {0};
     bool open = false;
-    take(reader, "v");
+    semver_take(reader, "v");
     for (int part = MAJOR; part < PART_COUNT; part++) {
         uint64_t number = 0;
-        if (part > MAJOR && !take(reader, "."))
+        if (part > MAJOR && !semver_take(reader, "."))
             break;
         if (take_wildcard(reader))
             open = true;
-        else if (!read_number(reader, &number))
+        else if (!semver_read_number(reader, &number))
             return false;
         if (!open)
             partial.version.number[partial.given++] = number;
@@ -312,13 +313,13 @@ static const struct {
 
 static bool at_end_of_word(const struct reader *reader)
 {
-    char c = peek(reader);
+    char c = semver_peek(reader);
     return reader->at == reader->text.length || c == ' ' || c == '\t' || c == '|';
 }
 
 static bool read_operand(struct reader *reader, struct partial *ret_partial)
 {
-    skip_space(reader);
+    semver_skip_space(reader);
     return read_partial(reader, ret_partial) && at_end_of_word(reader);
 }
 
@@ -334,21 +335,21 @@ static bool read_hyphen(struct kg_semver_range *range, struct reader *reader,
 static bool read_simple(struct kg_semver_range *range, struct reader *reader)
 {
     struct partial partial;
-    if (take(reader, "^"))
+    if (semver_take(reader, "^"))
         return read_operand(reader, &partial) && add_caret(range, &partial);
-    if (take(reader, "~")) {
-        take(reader, ">");
+    if (semver_take(reader, "~")) {
+        semver_take(reader, ">");
         return read_operand(reader, &partial) && add_tilde(range, &partial);
     }
     for (size_t i = 0; i < KG_COUNT(comparators); i++)
-        if (take(reader, comparators[i].sign))
+        if (semver_take(reader, comparators[i].sign))
             return read_operand(reader, &partial) &&
                    add_compared(range, comparators[i].comparator, &partial);
     if (!read_operand(reader, &partial))
         return false;
     struct reader ahead = *reader;
-    skip_space(&ahead);
-    if (ahead.at > reader->at && (take(&ahead, "- ") || take(&ahead, "-\t"))) {
+    semver_skip_space(&ahead);
+    if (ahead.at > reader->at && (semver_take(&ahead, "- ") || semver_take(&ahead, "-\t"))) {
         *reader = ahead;
         return read_hyphen(range, reader, &partial);
     }
@@ -359,8 +360,8 @@ static bool read_simple(struct kg_semver_range *range, struct reader *reader)
 static bool read_set(struct kg_semver_range *range, struct reader *reader)
 {
     size_t first = range->count;
-    for (skip_space(reader); reader->at < reader->text.length && peek(reader) != '|';
-         skip_space(reader))
+    for (semver_skip_space(reader); reader->at < reader->text.length && semver_peek(reader) != '|';
+         semver_skip_space(reader))
         if (!read_simple(range, reader))
             return false;
     if (range->count == first && !add_everything(range))
@@ -374,7 +375,7 @@ static bool read_range(struct kg_semver_range *range, struct reader *reader)
     do {
         if (!read_set(range, reader))
             return false;
-    } while (take(reader, "||"));
+    } while (semver_take(reader, "||"));
     return reader->at == reader->text.length;
 }
 

@@ -47,7 +47,7 @@ int64_t kg_sse_retry_ms(const struct kg_sse *sse)
     return sse->retry_ms;
 }
 
-static int end_event(struct kg_sse *sse, kg_sse_event_fn *on_event, void *user)
+static int sse_end_event(struct kg_sse *sse, kg_sse_event_fn *on_event, void *user)
 {
     if (!sse->has_data)
         return 0;
@@ -69,7 +69,7 @@ static int add_data(struct kg_sse *sse, struct kg_str value)
 }
 
 /* It goes back in a header: what could not stand there is as good as none. */
-static void keep_id(struct kg_sse *sse, struct kg_str value)
+static void sse_keep_id(struct kg_sse *sse, struct kg_str value)
 {
     sse->id.length = 0;
     for (size_t i = 0; i < value.length; i++)
@@ -79,18 +79,18 @@ static void keep_id(struct kg_sse *sse, struct kg_str value)
         kg_buf_str(&sse->id, value);
 }
 
-static int take_field(struct kg_sse *sse, struct kg_str name, struct kg_str value)
+static int sse_take_field(struct kg_sse *sse, struct kg_str name, struct kg_str value)
 {
     if (kg_str_is(name, "data"))
         return add_data(sse, value);
     if (kg_str_is(name, "id"))
-        keep_id(sse, value);
+        sse_keep_id(sse, value);
     else if (kg_str_is(name, "retry"))
         (void)kg_str_to_int(value, &sse->retry_ms);
     return 0;
 }
 
-static int end_line(struct kg_sse *sse, kg_sse_event_fn *on_event, void *user)
+static int sse_end_line(struct kg_sse *sse, kg_sse_event_fn *on_event, void *user)
 {
     struct kg_str line = kg_buf_view(&sse->line);
     sse->line.length = 0;
@@ -98,11 +98,11 @@ static int end_line(struct kg_sse *sse, kg_sse_event_fn *on_event, void *user)
         line = (struct kg_str){line.data + 3, line.length - 3};
     sse->began = true;
     if (line.length == 0)
-        return end_event(sse, on_event, user);
+        return sse_end_event(sse, on_event, user);
     struct kg_str name = kg_str_cut(&line, ':');
     if (line.length > 0 && line.data[0] == ' ')
         line = kg_str_from(line, 1);
-    return take_field(sse, name, line.data != NULL ? line : KG_STR(""));
+    return sse_take_field(sse, name, line.data != NULL ? line : KG_STR(""));
 }
 
 /* How many bytes come before the next end of a line. */
@@ -131,7 +131,7 @@ int kg_sse_feed(struct kg_sse *sse, struct kg_str bytes, kg_sse_event_fn *on_eve
             return 0;
         sse->after_return = bytes.data[length] == '\r';
         bytes = (struct kg_str){bytes.data + length + 1, bytes.length - length - 1};
-        int result = end_line(sse, on_event, user);
+        int result = sse_end_line(sse, on_event, user);
         if (result < 0)
             return result;
     }
@@ -140,6 +140,6 @@ int kg_sse_feed(struct kg_sse *sse, struct kg_str bytes, kg_sse_event_fn *on_eve
 
 int kg_sse_finish(struct kg_sse *sse, kg_sse_event_fn *on_event, void *user)
 {
-    int result = sse->line.length > 0 ? end_line(sse, on_event, user) : 0;
-    return result < 0 ? result : end_event(sse, on_event, user);
+    int result = sse->line.length > 0 ? sse_end_line(sse, on_event, user) : 0;
+    return result < 0 ? result : sse_end_event(sse, on_event, user);
 }

@@ -73,7 +73,7 @@ static struct kg_doc_place here(const struct toml *toml)
 }
 
 KG_PRINTF(3, 4)
-static int fail_at(struct toml *toml, struct kg_doc_place place, const char *format, ...)
+static int toml_fail_at(struct toml *toml, struct kg_doc_place place, const char *format, ...)
 {
     va_list args;
     va_start(args, format);
@@ -90,7 +90,7 @@ static struct kg_str index_key(struct toml *toml, const struct item *table, stru
     return kg_buf_view(&toml->index_key);
 }
 
-static struct entry *find_entry(struct toml *toml, const struct item *table, struct kg_str key)
+static struct entry *toml_find_entry(struct toml *toml, const struct item *table, struct kg_str key)
 {
     return kg_map_get(toml->index, index_key(toml, table, key));
 }
@@ -105,7 +105,7 @@ static void append_child(struct item *container, struct item *child)
     container->last = child;
 }
 
-static struct item *add_item(struct toml *toml, struct item *array, struct kg_doc_place place)
+static struct item *toml_add_item(struct toml *toml, struct item *array, struct kg_doc_place place)
 {
     struct item *item = kg_arena_alloc(toml->draft, sizeof(*item));
     item->node.line = place.line;
@@ -129,8 +129,8 @@ static struct item *add_entry(struct toml *toml, struct item *table, struct key 
 static int make_container(struct toml *toml, struct item *item, enum kind kind)
 {
     if (item->depth > KG_DOC_DEPTH_MAX)
-        return fail_at(toml, (struct kg_doc_place){item->node.line, item->node.column},
-                       "nested deeper than %d levels", KG_DOC_DEPTH_MAX);
+        return toml_fail_at(toml, (struct kg_doc_place){item->node.line, item->node.column},
+                            "nested deeper than %d levels", KG_DOC_DEPTH_MAX);
     item->kind = (uint8_t)kind;
     item->number = toml->table_count++;
     return 0;
@@ -138,7 +138,7 @@ static int make_container(struct toml *toml, struct item *item, enum kind kind)
 
 /* -- characters -------------------------------------------------------------------------------- */
 
-static bool at_char(const struct toml *toml, char c)
+static bool toml_at_char(const struct toml *toml, char c)
 {
     return toml->at < toml->end && *toml->at == c;
 }
@@ -150,7 +150,7 @@ static bool at_text(const struct toml *toml, const char *text)
 
 static bool at_newline(const struct toml *toml)
 {
-    return at_char(toml, '\n') || at_text(toml, "\r\n");
+    return toml_at_char(toml, '\n') || at_text(toml, "\r\n");
 }
 
 static bool take_newline(struct toml *toml)
@@ -163,7 +163,7 @@ static bool take_newline(struct toml *toml)
     return true;
 }
 
-static bool is_bare_key_char(char c)
+static bool toml_is_bare_key_char(char c)
 {
     return kg_is_letter_or_digit(c) || c == '_' || c == '-';
 }
@@ -174,9 +174,9 @@ static bool is_control(char c)
     return ((unsigned char)c < 0x20 && c != '\t') || c == 0x7F;
 }
 
-static void skip_blank(struct toml *toml)
+static void toml_skip_blank(struct toml *toml)
 {
-    while (at_char(toml, ' ') || at_char(toml, '\t'))
+    while (toml_at_char(toml, ' ') || toml_at_char(toml, '\t'))
         toml->at++;
 }
 
@@ -189,25 +189,25 @@ static struct kg_str whole_char(const struct toml *toml)
     return (struct kg_str){toml->at, length};
 }
 
-static int unexpected(struct toml *toml, const char *expected)
+static int toml_unexpected(struct toml *toml, const char *expected)
 {
     if (toml->at == toml->end)
-        return fail_at(toml, here(toml), "the text ends where %s was expected", expected);
+        return toml_fail_at(toml, here(toml), "the text ends where %s was expected", expected);
     if (at_newline(toml))
-        return fail_at(toml, here(toml), "the line ends where %s was expected", expected);
+        return toml_fail_at(toml, here(toml), "the line ends where %s was expected", expected);
     kg_auto(kg_free) char *found = kg_doc_quote(whole_char(toml));
-    return fail_at(toml, here(toml), "found %s where %s was expected", found, expected);
+    return toml_fail_at(toml, here(toml), "found %s where %s was expected", found, expected);
 }
 
 static int control_character(struct toml *toml, const char *where)
 {
-    return fail_at(toml, here(toml), "the control character 0x%02X cannot stand in %s",
-                   (unsigned char)*toml->at, where);
+    return toml_fail_at(toml, here(toml), "the control character 0x%02X cannot stand in %s",
+                        (unsigned char)*toml->at, where);
 }
 
 static int skip_comment(struct toml *toml)
 {
-    if (!at_char(toml, '#'))
+    if (!toml_at_char(toml, '#'))
         return 0;
     while (toml->at < toml->end && !at_newline(toml)) {
         if (is_control(*toml->at))
@@ -219,7 +219,7 @@ static int skip_comment(struct toml *toml)
 
 /* -- strings ----------------------------------------------------------------------------------- */
 
-static void put_utf8(struct kg_buf *buf, uint32_t code)
+static void toml_put_utf8(struct kg_buf *buf, uint32_t code)
 {
     if (code < 0x80) {
         kg_buf_char(buf, (char)code);
@@ -239,13 +239,13 @@ static int read_code_point(struct toml *toml, int digits, struct kg_doc_place st
     for (int i = 0; i < digits; i++, toml->at++) {
         int value = toml->at < toml->end ? kg_hex_digit(*toml->at) : -1;
         if (value < 0)
-            return unexpected(toml, digits == 4 ? "one of four hexadecimal digits"
-                                                : "one of eight hexadecimal digits");
+            return toml_unexpected(toml, digits == 4 ? "one of four hexadecimal digits"
+                                                     : "one of eight hexadecimal digits");
         code = code << 4 | (uint32_t)value;
     }
     if (code > 0x10FFFF || (code >= 0xD800 && code <= 0xDFFF))
-        return fail_at(toml, start, "U+%04X is not a Unicode character", code);
-    put_utf8(&toml->text, code);
+        return toml_fail_at(toml, start, "U+%04X is not a Unicode character", code);
+    toml_put_utf8(&toml->text, code);
     return 0;
 }
 
@@ -254,11 +254,11 @@ static bool take_line_ending_backslash(struct toml *toml)
 {
     struct toml ahead = *toml;
     ahead.at++;
-    skip_blank(&ahead);
+    toml_skip_blank(&ahead);
     if (!at_newline(&ahead))
         return false;
     while (take_newline(&ahead))
-        skip_blank(&ahead);
+        toml_skip_blank(&ahead);
     toml->at = ahead.at;
     toml->line = ahead.line;
     toml->line_start = ahead.line_start;
@@ -276,7 +276,7 @@ static int read_escape(struct toml *toml, bool multiline)
     char letter = toml->at < toml->end ? *toml->at : '\0';
     const char *known = letter ? strchr(letters, letter) : NULL;
     if (known == NULL && letter != 'u' && letter != 'U')
-        return unexpected(toml, "one of the escapes \\b \\t \\n \\f \\r \\\" \\\\ \\u \\U");
+        return toml_unexpected(toml, "one of the escapes \\b \\t \\n \\f \\r \\\" \\\\ \\u \\U");
     toml->at++;
     if (known == NULL)
         return read_code_point(toml, letter == 'u' ? 4 : 8, start);
@@ -312,13 +312,13 @@ static void take_plain_chars(struct toml *toml, char quote)
 static int read_special(struct toml *toml, bool multiline, struct kg_doc_place start)
 {
     if (toml->at == toml->end)
-        return fail_at(toml, start, "the string that starts here is not closed");
+        return toml_fail_at(toml, start, "the string that starts here is not closed");
     if (*toml->at == '\\')
         return read_escape(toml, multiline);
     if (!at_newline(toml))
         return control_character(toml, "a string");
     if (!multiline)
-        return fail_at(toml, start, "the string that starts here is not closed on its line");
+        return toml_fail_at(toml, start, "the string that starts here is not closed on its line");
     take_newline(toml);
     kg_buf_char(&toml->text, '\n');
     return 0;
@@ -336,7 +336,7 @@ static int read_string(struct toml *toml, struct kg_str *ret_text)
         take_newline(toml);
     for (;;) {
         take_plain_chars(toml, quote);
-        if (at_char(toml, quote)) {
+        if (toml_at_char(toml, quote)) {
             if (take_closing_quotes(toml, quote, multiline))
                 break;
             continue;
@@ -376,19 +376,19 @@ static bool take_one_of(struct kg_str *rest, const char *set)
     return true;
 }
 
-static unsigned days_in_month(unsigned year, unsigned month)
+static unsigned toml_days_in_month(unsigned year, unsigned month)
 {
     static const unsigned char days[] = {31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31};
     bool leap = (year % 4 == 0 && year % 100 != 0) || year % 400 == 0;
     return month == 2 && leap ? 29 : days[month - 1];
 }
 
-static bool take_date(struct kg_str *rest)
+static bool toml_take_date(struct kg_str *rest)
 {
     unsigned year, month, day;
     return take_digits(rest, 4, &year) && take_one_of(rest, "-") && take_digits(rest, 2, &month) &&
            take_one_of(rest, "-") && take_digits(rest, 2, &day) && month >= 1 && month <= 12 &&
-           day >= 1 && day <= days_in_month(year, month);
+           day >= 1 && day <= toml_days_in_month(year, month);
 }
 
 static bool take_hour_minute(struct kg_str *rest)
@@ -398,7 +398,7 @@ static bool take_hour_minute(struct kg_str *rest)
            hour <= 23 && minute <= 59;
 }
 
-static bool take_time(struct kg_str *rest)
+static bool toml_take_time(struct kg_str *rest)
 {
     unsigned second, digit;
     if (!take_hour_minute(rest) || !take_one_of(rest, ":") || !take_digits(rest, 2, &second) ||
@@ -413,7 +413,7 @@ static bool take_time(struct kg_str *rest)
     return true;
 }
 
-static bool take_offset(struct kg_str *rest)
+static bool toml_take_offset(struct kg_str *rest)
 {
     return take_one_of(rest, "Zz") || (take_one_of(rest, "+-") && take_hour_minute(rest));
 }
@@ -423,18 +423,18 @@ static bool time_flavor(struct kg_str token, enum kg_flavor *ret_flavor)
     struct kg_str rest = token;
     if (token.length > 2 && token.data[2] == ':') {
         *ret_flavor = KG_TIME_LOCAL;
-        return take_time(&rest) && rest.length == 0;
+        return toml_take_time(&rest) && rest.length == 0;
     }
-    if (!take_date(&rest))
+    if (!toml_take_date(&rest))
         return false;
     if (rest.length == 0) {
         *ret_flavor = KG_DATE_LOCAL;
         return true;
     }
-    if (!take_one_of(&rest, "Tt ") || !take_time(&rest))
+    if (!take_one_of(&rest, "Tt ") || !toml_take_time(&rest))
         return false;
     *ret_flavor = rest.length ? KG_DATETIME : KG_DATETIME_LOCAL;
-    return rest.length == 0 || (take_offset(&rest) && rest.length == 0);
+    return rest.length == 0 || (toml_take_offset(&rest) && rest.length == 0);
 }
 
 static bool is_like_time(struct kg_str token)
@@ -452,10 +452,10 @@ static int read_time(struct toml *toml, struct kg_str token, struct kg_node *nod
     enum kg_flavor flavor;
     if (!time_flavor(token, &flavor)) {
         kg_auto(kg_free) char *quoted = kg_doc_quote(token);
-        return fail_at(toml, (struct kg_doc_place){node->line, node->column},
-                       "%s is not a date or time; expected such as 1979-05-27T07:32:00Z, "
-                       "1979-05-27 or 07:32:00",
-                       quoted);
+        return toml_fail_at(toml, (struct kg_doc_place){node->line, node->column},
+                            "%s is not a date or time; expected such as 1979-05-27T07:32:00Z, "
+                            "1979-05-27 or 07:32:00",
+                            quoted);
     }
     toml->text.length = 0;
     kg_buf_str(&toml->text, token);
@@ -510,7 +510,7 @@ static bool take_exponent(struct kg_str *rest, struct kg_buf *number)
 }
 
 /* Puts the decimal number into toml->text as JSON writes it. */
-static bool scan_decimal(struct toml *toml, struct kg_str token)
+static bool toml_scan_decimal(struct toml *toml, struct kg_str token)
 {
     struct kg_str rest = token;
     toml->text.length = 0;
@@ -555,22 +555,22 @@ static bool digits_to_int(struct kg_str digits, int base, int64_t *ret_value)
 static bool scan_number(struct toml *toml, struct kg_str token, int base)
 {
     if (base == 10)
-        return scan_decimal(toml, token);
+        return toml_scan_decimal(toml, token);
     struct kg_str rest = {token.data + 2, token.length - 2};
     toml->text.length = 0;
     return take_digit_run(&rest, base, &toml->text) && rest.length == 0;
 }
 
-static int read_number(struct toml *toml, struct kg_str token, struct kg_node *node)
+static int toml_read_number(struct toml *toml, struct kg_str token, struct kg_node *node)
 {
     struct kg_doc_place place = {node->line, node->column};
     int base = base_of(token);
     if (!scan_number(toml, token, base)) {
         kg_auto(kg_free) char *quoted = kg_doc_quote(token);
-        return fail_at(toml, place, "%s is not a value%s", quoted,
-                       strchr("+-.0123456789", token.data[0])
-                           ? ": a number, date or time is written wrongly"
-                           : "; text must stand in quotes");
+        return toml_fail_at(toml, place, "%s is not a value%s", quoted,
+                            strchr("+-.0123456789", token.data[0])
+                                ? ": a number, date or time is written wrongly"
+                                : "; text must stand in quotes");
     }
     struct kg_str digits = kg_buf_view(&toml->text);
     bool is_float = base == 10 && (memchr(digits.data, '.', digits.length) != NULL ||
@@ -578,7 +578,7 @@ static int read_number(struct toml *toml, struct kg_str token, struct kg_node *n
     int64_t value;
     if (!is_float) {
         if (!digits_to_int(digits, base, &value))
-            return fail_at(toml, place, "the integer does not fit in 64 bits");
+            return toml_fail_at(toml, place, "the integer does not fit in 64 bits");
         toml->text.length = 0;
         kg_buf_int(&toml->text, value);
     }
@@ -610,7 +610,7 @@ static const struct word words[] = {
 static size_t bare_length(const char *at, const char *end)
 {
     const char *start = at;
-    while (at < end && (is_bare_key_char(*at) || *at == '+' || *at == '.' || *at == ':'))
+    while (at < end && (toml_is_bare_key_char(*at) || *at == '+' || *at == '.' || *at == ':'))
         at++;
     return (size_t)(at - start);
 }
@@ -621,7 +621,7 @@ static struct kg_str take_bare_token(struct toml *toml)
     struct kg_str token = {toml->at, bare_length(toml->at, toml->end)};
     struct kg_str rest = token;
     const char *behind = token.data + token.length;
-    if (take_date(&rest) && rest.length == 0 && toml->end - behind > 1 && behind[0] == ' ' &&
+    if (toml_take_date(&rest) && rest.length == 0 && toml->end - behind > 1 && behind[0] == ' ' &&
         kg_is_digit(behind[1]))
         token.length += 1 + bare_length(behind + 1, toml->end);
     toml->at += token.length;
@@ -631,7 +631,7 @@ static struct kg_str take_bare_token(struct toml *toml)
 static int read_bare_value(struct toml *toml, struct item *item)
 {
     if (bare_length(toml->at, toml->end) == 0)
-        return unexpected(toml, "a value");
+        return toml_unexpected(toml, "a value");
     struct kg_str token = take_bare_token(toml);
     for (size_t i = 0; i < KG_COUNT(words); i++) {
         if (!kg_str_is(token, words[i].text))
@@ -643,14 +643,14 @@ static int read_bare_value(struct toml *toml, struct item *item)
     }
     if (is_like_time(token))
         return read_time(toml, token, &item->node);
-    return read_number(toml, token, &item->node);
+    return toml_read_number(toml, token, &item->node);
 }
 
 /* White space, newlines and comments, as arrays may have them anywhere. */
 static int skip_lines(struct toml *toml)
 {
     do {
-        skip_blank(toml);
+        toml_skip_blank(toml);
         int result = skip_comment(toml);
         if (result < 0)
             return result;
@@ -658,25 +658,25 @@ static int skip_lines(struct toml *toml)
     return 0;
 }
 
-static int read_value(struct toml *toml, struct item *item);
+static int toml_read_value(struct toml *toml, struct item *item);
 
 /* One item and the comma after it, which the last one may lack. */
 static int read_item(struct toml *toml, struct item *array)
 {
-    int result = read_value(toml, add_item(toml, array, here(toml)));
+    int result = toml_read_value(toml, toml_add_item(toml, array, here(toml)));
     if (result < 0)
         return result;
     result = skip_lines(toml);
     if (result < 0)
         return result;
-    if (at_char(toml, ','))
+    if (toml_at_char(toml, ','))
         toml->at++;
-    else if (!at_char(toml, ']'))
-        return unexpected(toml, "\",\" or \"]\" after an item of the array");
+    else if (!toml_at_char(toml, ']'))
+        return toml_unexpected(toml, "\",\" or \"]\" after an item of the array");
     return 0;
 }
 
-static int read_array(struct toml *toml, struct item *array)
+static int toml_read_array(struct toml *toml, struct item *array)
 {
     int result = make_container(toml, array, ARRAY_VALUE);
     if (result < 0)
@@ -686,7 +686,7 @@ static int read_array(struct toml *toml, struct item *array)
         result = skip_lines(toml);
         if (result < 0)
             return result;
-        if (at_char(toml, ']'))
+        if (toml_at_char(toml, ']'))
             break;
         result = read_item(toml, array);
         if (result < 0)
@@ -704,34 +704,34 @@ static int read_inline_table(struct toml *toml, struct item *table)
     if (result < 0)
         return result;
     toml->at++;
-    skip_blank(toml);
-    if (at_char(toml, '}')) {
+    toml_skip_blank(toml);
+    if (toml_at_char(toml, '}')) {
         toml->at++;
         return 0;
     }
     for (;;) {
-        skip_blank(toml);
+        toml_skip_blank(toml);
         result = read_pair(toml, table);
         if (result < 0)
             return result;
-        skip_blank(toml);
-        if (at_char(toml, '}'))
+        toml_skip_blank(toml);
+        if (toml_at_char(toml, '}'))
             break;
-        if (!at_char(toml, ','))
-            return unexpected(toml, "\",\" or \"}\" after a value of the inline table");
+        if (!toml_at_char(toml, ','))
+            return toml_unexpected(toml, "\",\" or \"}\" after a value of the inline table");
         toml->at++;
     }
     toml->at++;
     return 0;
 }
 
-static int read_value(struct toml *toml, struct item *item)
+static int toml_read_value(struct toml *toml, struct item *item)
 {
     item->node.line = here(toml).line;
     item->node.column = here(toml).column;
-    if (at_char(toml, '[') || at_char(toml, '{'))
-        return *toml->at == '[' ? read_array(toml, item) : read_inline_table(toml, item);
-    if (!at_char(toml, '"') && !at_char(toml, '\''))
+    if (toml_at_char(toml, '[') || toml_at_char(toml, '{'))
+        return *toml->at == '[' ? toml_read_array(toml, item) : read_inline_table(toml, item);
+    if (!toml_at_char(toml, '"') && !toml_at_char(toml, '\''))
         return read_bare_value(toml, item);
     item->node.type = KG_STRING;
     return read_string(toml, &item->node.text);
@@ -743,15 +743,15 @@ static int read_key_part(struct toml *toml, struct key *ret_key)
 {
     ret_key->place = here(toml);
     if (at_text(toml, "\"\"\"") || at_text(toml, "'''"))
-        return fail_at(toml, here(toml), "a key cannot be a string of many lines");
-    if (at_char(toml, '"') || at_char(toml, '\''))
+        return toml_fail_at(toml, here(toml), "a key cannot be a string of many lines");
+    if (toml_at_char(toml, '"') || toml_at_char(toml, '\''))
         return read_string(toml, &ret_key->text);
     struct kg_str bare = {toml->at, 0};
-    while (toml->at < toml->end && is_bare_key_char(*toml->at))
+    while (toml->at < toml->end && toml_is_bare_key_char(*toml->at))
         toml->at++;
     bare.length = (size_t)(toml->at - bare.data);
     if (bare.length == 0)
-        return unexpected(toml, "a key");
+        return toml_unexpected(toml, "a key");
     ret_key->text = kg_arena_str(kg_builder_arena(toml->builder), bare);
     return 0;
 }
@@ -759,15 +759,15 @@ static int read_key_part(struct toml *toml, struct key *ret_key)
 static int clash(struct toml *toml, struct key key, const struct item *there, const char *act)
 {
     kg_auto(kg_free) char *quoted = kg_doc_quote(key.text);
-    return fail_at(toml, key.place, "the key %s is %s, on line %u; %s", quoted,
-                   kind_names[there->kind], there->node.line, act);
+    return toml_fail_at(toml, key.place, "the key %s is %s, on line %u; %s", quoted,
+                        kind_names[there->kind], there->node.line, act);
 }
 
 static int twice(struct toml *toml, const char *what, struct key key, uint32_t first_line)
 {
     kg_auto(kg_free) char *quoted = kg_doc_quote(key.text);
-    return fail_at(toml, key.place, "the %s %s is given twice; first on line %u", what, quoted,
-                   first_line);
+    return toml_fail_at(toml, key.place, "the %s %s is given twice; first on line %u", what, quoted,
+                        first_line);
 }
 
 /* From a table to the one below it: how a dotted key and how a header may go on. */
@@ -777,7 +777,7 @@ typedef int step_into(struct toml *toml, struct item *table, struct key key,
 static int step_by_dotted_key(struct toml *toml, struct item *table, struct key key,
                               struct item **ret_table)
 {
-    struct entry *there = find_entry(toml, table, key.text);
+    struct entry *there = toml_find_entry(toml, table, key.text);
     if (there == NULL) {
         *ret_table = add_entry(toml, table, key);
         return make_container(toml, *ret_table, TABLE_DOTTED);
@@ -792,7 +792,7 @@ static int step_by_dotted_key(struct toml *toml, struct item *table, struct key 
 static int step_by_header(struct toml *toml, struct item *table, struct key key,
                           struct item **ret_table)
 {
-    struct entry *there = find_entry(toml, table, key.text);
+    struct entry *there = toml_find_entry(toml, table, key.text);
     if (there == NULL) {
         *ret_table = add_entry(toml, table, key);
         return make_container(toml, *ret_table, TABLE_IMPLIED);
@@ -813,14 +813,14 @@ static int walk_key(struct toml *toml, struct item *table, step_into *step, stru
         int result = read_key_part(toml, &key);
         if (result < 0)
             return result;
-        skip_blank(toml);
-        if (!at_char(toml, '.')) {
+        toml_skip_blank(toml);
+        if (!toml_at_char(toml, '.')) {
             *ret_table = table;
             *ret_last = key;
             return 0;
         }
         toml->at++;
-        skip_blank(toml);
+        toml_skip_blank(toml);
         result = step(toml, table, key, &table);
         if (result < 0)
             return result;
@@ -833,21 +833,21 @@ static int read_pair(struct toml *toml, struct item *table)
     int result = walk_key(toml, table, step_by_dotted_key, &table, &key);
     if (result < 0)
         return result;
-    struct entry *there = find_entry(toml, table, key.text);
+    struct entry *there = toml_find_entry(toml, table, key.text);
     if (there != NULL)
         return twice(toml, "key", key, there->key.place.line);
-    if (!at_char(toml, '='))
-        return unexpected(toml, "\"=\" after the key");
+    if (!toml_at_char(toml, '='))
+        return toml_unexpected(toml, "\"=\" after the key");
     toml->at++;
-    skip_blank(toml);
-    return read_value(toml, add_entry(toml, table, key));
+    toml_skip_blank(toml);
+    return toml_read_value(toml, add_entry(toml, table, key));
 }
 
 /* -- headers ----------------------------------------------------------------------------------- */
 
 static int open_table(struct toml *toml, struct item *parent, struct key key)
 {
-    struct entry *there = find_entry(toml, parent, key.text);
+    struct entry *there = toml_find_entry(toml, parent, key.text);
     if (there == NULL) {
         toml->current = add_entry(toml, parent, key);
         return make_container(toml, toml->current, TABLE_HEADER);
@@ -866,52 +866,52 @@ static int open_table(struct toml *toml, struct item *parent, struct key key)
 
 static int open_array_table(struct toml *toml, struct item *parent, struct key key)
 {
-    struct entry *there = find_entry(toml, parent, key.text);
+    struct entry *there = toml_find_entry(toml, parent, key.text);
     if (there != NULL && there->item.kind != ARRAY_TABLES)
         return clash(toml, key, &there->item, "[[...]] cannot add a table to it");
     struct item *array = there ? &there->item : add_entry(toml, parent, key);
     int result = there ? 0 : make_container(toml, array, ARRAY_TABLES);
     if (result < 0)
         return result;
-    toml->current = add_item(toml, array, key.place);
+    toml->current = toml_add_item(toml, array, key.place);
     return make_container(toml, toml->current, TABLE_HEADER);
 }
 
-static int read_header(struct toml *toml)
+static int toml_read_header(struct toml *toml)
 {
     bool array = at_text(toml, "[[");
     toml->at += array ? 2 : 1;
-    skip_blank(toml);
+    toml_skip_blank(toml);
     struct item *parent;
     struct key key;
     int result = walk_key(toml, toml->root, step_by_header, &parent, &key);
     if (result < 0)
         return result;
     if (!at_text(toml, array ? "]]" : "]"))
-        return unexpected(toml, array ? "\"]]\" after the name of the table"
-                                      : "\"]\" after the name of the table");
+        return toml_unexpected(toml, array ? "\"]]\" after the name of the table"
+                                           : "\"]\" after the name of the table");
     toml->at += array ? 2 : 1;
     return array ? open_array_table(toml, parent, key) : open_table(toml, parent, key);
 }
 
 /* -- the text ---------------------------------------------------------------------------------- */
 
-static int read_line(struct toml *toml)
+static int toml_read_line(struct toml *toml)
 {
     int result = 0;
-    skip_blank(toml);
-    if (at_char(toml, '['))
-        result = read_header(toml);
-    else if (toml->at < toml->end && !at_newline(toml) && !at_char(toml, '#'))
+    toml_skip_blank(toml);
+    if (toml_at_char(toml, '['))
+        result = toml_read_header(toml);
+    else if (toml->at < toml->end && !at_newline(toml) && !toml_at_char(toml, '#'))
         result = read_pair(toml, toml->current);
     if (result < 0)
         return result;
-    skip_blank(toml);
+    toml_skip_blank(toml);
     result = skip_comment(toml);
     if (result < 0)
         return result;
     if (toml->at < toml->end && !take_newline(toml))
-        return unexpected(toml, "the end of the line");
+        return toml_unexpected(toml, "the end of the line");
     return 0;
 }
 
@@ -949,7 +949,7 @@ static void toml_start(struct toml *toml, struct kg_str text)
     toml->current = toml->root;
 }
 
-static void toml_end(struct toml *toml)
+static void base_toml_end(struct toml *toml)
 {
     kg_builder_free(toml->builder);
     kg_arena_free(toml->draft);
@@ -960,12 +960,12 @@ static void toml_end(struct toml *toml)
 
 struct kg_doc *kg_toml_read(struct kg_str text, struct kg_err *err)
 {
-    kg_auto(toml_end) struct toml toml = {.err = err};
+    kg_auto(base_toml_end) struct toml toml = {.err = err};
     if (kg_doc_open(text, &text, err) < 0)
         return NULL;
     toml_start(&toml, text);
     while (toml.at < toml.end)
-        if (read_line(&toml) < 0)
+        if (toml_read_line(&toml) < 0)
             return NULL;
     emit(toml.builder, toml.root);
     return kg_builder_finish(toml.builder);

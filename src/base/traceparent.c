@@ -10,7 +10,7 @@
 #define FLAGS   53
 #define SAMPLED 1
 
-static bool is_hex(struct kg_str text)
+static bool traceparent_is_hex(struct kg_str text)
 {
     for (size_t i = 0; i < text.length; i++)
         if (!(text.data[i] >= '0' && text.data[i] <= '9') &&
@@ -24,7 +24,7 @@ static bool is_trace_id(struct kg_str text)
 {
     for (size_t i = 0; i < text.length; i++)
         if (text.data[i] != '0')
-            return is_hex(text);
+            return traceparent_is_hex(text);
     return false;
 }
 
@@ -35,12 +35,12 @@ bool kg_traceparent_read(struct kg_str given, char ret_text[KG_TRACEPARENT_TEXT]
         at[FLAGS - 1] != '-')
         return false;
     bool is_ours = memcmp(at, "00", 2) == 0;
-    if (!is_hex((struct kg_str){at, 2}) || memcmp(at, "ff", 2) == 0 ||
+    if (!traceparent_is_hex((struct kg_str){at, 2}) || memcmp(at, "ff", 2) == 0 ||
         (given.length > LENGTH && (is_ours || at[LENGTH] != '-')))
         return false;
     if (!is_trace_id((struct kg_str){at + TRACE, SPAN - 1 - TRACE}) ||
         !is_trace_id((struct kg_str){at + SPAN, FLAGS - 1 - SPAN}) ||
-        !is_hex((struct kg_str){at + FLAGS, 2}))
+        !traceparent_is_hex((struct kg_str){at + FLAGS, 2}))
         return false;
     memcpy(ret_text, at, LENGTH);
     ret_text[LENGTH] = '\0';

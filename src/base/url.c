@@ -2,7 +2,7 @@
 #include "base/url.h"
 
 /* A name, an IPv4 address, or an IPv6 address in brackets, which it is returned without. */
-static bool read_host(struct kg_str authority, struct kg_str *ret_host, struct kg_str *ret_port)
+static bool url_read_host(struct kg_str authority, struct kg_str *ret_host, struct kg_str *ret_port)
 {
     const char *colon = memrchr(authority.data, ':', authority.length);
     struct kg_str host = authority;
@@ -41,7 +41,7 @@ static bool read_authority(struct kg_str authority, uint16_t usual_port, char **
 {
     struct kg_str host, port;
     int64_t number = usual_port;
-    if (!read_host(authority, &host, &port) || !host_is_plain(host))
+    if (!url_read_host(authority, &host, &port) || !host_is_plain(host))
         return false;
     if (port.data != NULL && (!kg_str_to_int(port, &number) || number < 1 || number > UINT16_MAX))
         return false;

@@ -197,7 +197,7 @@ static uint32_t line_of_key(const struct yaml *yaml, struct kg_str key)
     return 0;
 }
 
-static int add_key(struct yaml *yaml, const struct kg_node *key)
+static int yaml_add_key(struct yaml *yaml, const struct kg_node *key)
 {
     if (kg_builder_key(yaml->builder, key->text, key->line, key->column))
         return 0;
@@ -206,7 +206,7 @@ static int add_key(struct yaml *yaml, const struct kg_node *key)
                      line_of_key(yaml, key->text));
 }
 
-static int add_value(struct yaml *yaml, const struct step *step)
+static int yaml_add_value(struct yaml *yaml, const struct step *step)
 {
     if (++yaml->node_count > NODES_MAX)
         return fail_here(yaml, "more than %d values, those that aliases repeat included",
@@ -225,11 +225,11 @@ static int take_step(struct yaml *yaml, const struct step *step)
 {
     int result = 0;
     if (step->kind == STEP_KEY)
-        result = add_key(yaml, &step->node);
+        result = yaml_add_key(yaml, &step->node);
     else if (step->kind == STEP_CLOSE)
         kg_builder_close(yaml->builder);
     else
-        result = add_value(yaml, step);
+        result = yaml_add_value(yaml, step);
     if (result == 0)
         keep_step(yaml, step);
     return result;
@@ -330,7 +330,7 @@ struct decimal {
     struct kg_str exponent; /* with its e; empty: none */
 };
 
-static struct kg_str take(struct kg_str text, size_t *at, size_t length)
+static struct kg_str yaml_take(struct kg_str text, size_t *at, size_t length)
 {
     struct kg_str part = {text.data + *at, length};
     *at += length;
@@ -338,19 +338,19 @@ static struct kg_str take(struct kg_str text, size_t *at, size_t length)
 }
 
 /* Leading zeros make text: 007 is a name, not seven. */
-static bool scan_decimal(struct kg_str text, struct decimal *ret_decimal)
+static bool yaml_scan_decimal(struct kg_str text, struct decimal *ret_decimal)
 {
     struct decimal decimal = {0};
     size_t at = 0;
     if (at < text.length && (text.data[at] == '-' || text.data[at] == '+'))
         decimal.negative = text.data[at++] == '-';
-    decimal.whole = take(text, &at, count_digits(text, at));
+    decimal.whole = yaml_take(text, &at, count_digits(text, at));
     if (decimal.whole.length > 1 && decimal.whole.data[0] == '0')
         return false;
     if (at < text.length && text.data[at] == '.') {
         decimal.has_dot = true;
         at++;
-        decimal.fraction = take(text, &at, count_digits(text, at));
+        decimal.fraction = yaml_take(text, &at, count_digits(text, at));
     }
     if (decimal.whole.length + decimal.fraction.length == 0)
         return false;
@@ -360,7 +360,7 @@ static bool scan_decimal(struct kg_str text, struct decimal *ret_decimal)
         size_t digits = count_digits(text, at + 1 + sign);
         if (digits == 0)
             return false;
-        decimal.exponent = take(text, &at, 1 + sign + digits);
+        decimal.exponent = yaml_take(text, &at, 1 + sign + digits);
     }
     *ret_decimal = decimal;
     return at == text.length;
@@ -410,7 +410,7 @@ static int resolve_number(struct yaml *yaml, struct kg_str text, struct kg_buf *
     bool fits = true;
     struct decimal decimal;
     if (!scan_prefixed(text, &value, &fits)) {
-        if (!scan_decimal(text, &decimal))
+        if (!yaml_scan_decimal(text, &decimal))
             return 0;
         if (decimal.has_dot || decimal.exponent.length) {
             put_float(out, &decimal);
@@ -453,7 +453,7 @@ static struct anchor *find_anchor(struct yaml *yaml, struct kg_str name)
 }
 
 /* Before the first step of what is anchored. */
-static int add_anchor(struct yaml *yaml, const yaml_char_t *name, struct anchor **ret_anchor)
+static int yaml_add_anchor(struct yaml *yaml, const yaml_char_t *name, struct anchor **ret_anchor)
 {
     if (yaml->anchor_count == ANCHORS_MAX)
         return fail_here(yaml, "more than %d anchors", ANCHORS_MAX);
@@ -483,7 +483,7 @@ static bool key_is_next(const struct yaml *yaml)
 }
 
 /* A key or a value is done: in a mapping the other one follows. */
-static void turn(struct yaml *yaml)
+static void yaml_turn(struct yaml *yaml)
 {
     struct frame *frame = yaml->depth ? &yaml->frames[yaml->depth - 1] : NULL;
     if (frame != NULL && frame->type == KG_OBJECT)
@@ -560,7 +560,7 @@ static int on_key(struct yaml *yaml, const yaml_event_t *event, struct kg_str te
     step.node.text = kg_arena_str(kg_builder_arena(yaml->builder), text);
     int result = take_step(yaml, &step);
     if (result == 0)
-        turn(yaml);
+        yaml_turn(yaml);
     return result;
 }
 
@@ -574,14 +574,14 @@ static int on_scalar_value(struct yaml *yaml, const yaml_event_t *event, struct 
     else
         step.node.text = kg_arena_str(kg_builder_arena(yaml->builder), text);
     if (result == 0 && event->data.scalar.anchor != NULL)
-        result = add_anchor(yaml, event->data.scalar.anchor, &anchor);
+        result = yaml_add_anchor(yaml, event->data.scalar.anchor, &anchor);
     if (result == 0)
         result = take_step(yaml, &step);
     if (result < 0)
         return result;
     if (anchor != NULL)
         anchor->end = yaml->step_count;
-    turn(yaml);
+    yaml_turn(yaml);
     return 0;
 }
 
@@ -623,12 +623,12 @@ static int on_alias(struct yaml *yaml, const yaml_event_t *event)
         return fail_here(yaml, "the alias %s stands within its own anchor", quoted);
     int result = repeat_anchor(yaml, anchor);
     if (result == 0)
-        turn(yaml);
+        yaml_turn(yaml);
     return result;
 }
 
-static int open_container(struct yaml *yaml, enum kg_type type, const yaml_char_t *anchor_name,
-                          const yaml_char_t *tag)
+static int yaml_open_container(struct yaml *yaml, enum kg_type type, const yaml_char_t *anchor_name,
+                               const yaml_char_t *tag)
 {
     int result = refuse_tag(yaml, tag);
     if (result < 0)
@@ -638,7 +638,7 @@ static int open_container(struct yaml *yaml, enum kg_type type, const yaml_char_
                          type == KG_ARRAY ? "a sequence" : "a mapping");
     struct frame frame = {.type = type, .key_next = type == KG_OBJECT, .first = yaml->step_count};
     if (anchor_name != NULL)
-        result = add_anchor(yaml, anchor_name, &frame.anchor);
+        result = yaml_add_anchor(yaml, anchor_name, &frame.anchor);
     struct step step = step_here(yaml, STEP_OPEN, type);
     if (result == 0)
         result = take_step(yaml, &step);
@@ -650,14 +650,14 @@ static int open_container(struct yaml *yaml, enum kg_type type, const yaml_char_
 
 static int on_sequence_start(struct yaml *yaml, const yaml_event_t *event)
 {
-    return open_container(yaml, KG_ARRAY, event->data.sequence_start.anchor,
-                          event->data.sequence_start.tag);
+    return yaml_open_container(yaml, KG_ARRAY, event->data.sequence_start.anchor,
+                               event->data.sequence_start.tag);
 }
 
 static int on_mapping_start(struct yaml *yaml, const yaml_event_t *event)
 {
-    return open_container(yaml, KG_OBJECT, event->data.mapping_start.anchor,
-                          event->data.mapping_start.tag);
+    return yaml_open_container(yaml, KG_OBJECT, event->data.mapping_start.anchor,
+                               event->data.mapping_start.tag);
 }
 
 static int on_container_end(struct yaml *yaml, const yaml_event_t *event)
@@ -670,7 +670,7 @@ static int on_container_end(struct yaml *yaml, const yaml_event_t *event)
     struct frame *frame = &yaml->frames[--yaml->depth];
     if (frame->anchor != NULL)
         frame->anchor->end = yaml->step_count;
-    turn(yaml);
+    yaml_turn(yaml);
     return 0;
 }
 

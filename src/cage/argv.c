@@ -21,7 +21,7 @@ static const char *const namespace_options[] = {
     "--unshare-cgroup-try", "--hostname",    CAGE_HOSTNAME,
 };
 
-static void add(struct kg_buf *out, const char *text)
+static void argv_add(struct kg_buf *out, const char *text)
 {
     kg_buf_append(out, text, strlen(text) + 1);
 }
@@ -34,7 +34,7 @@ static void add_number(struct kg_buf *out, uint64_t number)
 
 static void add_fd(struct kg_buf *out, const char *option, int fd)
 {
-    add(out, option);
+    argv_add(out, option);
     add_number(out, (uint64_t)fd);
 }
 
@@ -57,29 +57,29 @@ static void add_step(struct kg_buf *out, const struct cage_step *step, const cha
 {
     if (file_options[step->kind] != NULL) {
         add_fd(out, file_options[step->kind], (*next_file)++);
-        add(out, step->path);
+        argv_add(out, step->path);
         return;
     }
     if (step->kind == CAGE_STEP_TMPFS) {
-        add(out, "--size");
+        argv_add(out, "--size");
         add_number(out, step->bytes);
     }
-    add(out, step_options[step->kind]);
+    argv_add(out, step_options[step->kind]);
     if (staged != NULL)
-        add(out, staged);
+        argv_add(out, staged);
     else if (step->source[0] != '\0')
-        add(out, step->source);
-    add(out, step->path);
+        argv_add(out, step->source);
+    argv_add(out, step->path);
 }
 
 static void add_environment(struct kg_buf *out, const struct cage_words *env)
 {
     for (size_t i = 0; i < env->count; i++) {
         const char *equals = strchr(env->items[i], '=');
-        add(out, "--setenv");
+        argv_add(out, "--setenv");
         kg_buf_append(out, env->items[i], (size_t)(equals - env->items[i]));
         kg_buf_char(out, '\0');
-        add(out, equals + 1);
+        argv_add(out, equals + 1);
     }
 }
 
@@ -87,7 +87,7 @@ static void add_environment(struct kg_buf *out, const struct cage_words *env)
 static void add_namespaces(struct kg_buf *out)
 {
     for (size_t i = 0; i < KG_COUNT(namespace_options); i++)
-        add(out, namespace_options[i]);
+        argv_add(out, namespace_options[i]);
     add_fd(out, "--json-status-fd", CAGE_FD_STATUS);
 }
 
@@ -95,7 +95,7 @@ void cage_argv_options(const struct cage_plan *plan, const struct cage_source *s
                        struct kg_buf *out)
 {
     for (size_t i = 0; i < KG_COUNT(fixed_options); i++)
-        add(out, fixed_options[i]);
+        argv_add(out, fixed_options[i]);
     if (!ahead)
         add_namespaces(out);
     add_fd(out, "--add-seccomp-fd", CAGE_FD_CALLS);
@@ -105,25 +105,25 @@ void cage_argv_options(const struct cage_plan *plan, const struct cage_source *s
     int next_file = CAGE_FD_FILES;
     for (size_t i = 0; i < plan->steps.count; i++)
         add_step(out, &plan->steps.items[i], sources[i].staged, &next_file);
-    add(out, "--chdir");
-    add(out, plan->folder);
+    argv_add(out, "--chdir");
+    argv_add(out, plan->folder);
     add_environment(out, &plan->env);
 }
 
-static void add_rule(struct kg_buf *out, char letter, const char *path)
+static void argv_add_rule(struct kg_buf *out, char letter, const char *path)
 {
     kg_buf_char(out, letter);
-    add(out, path);
+    argv_add(out, path);
 }
 
-static void add_rules(struct kg_buf *out, char letter, const struct cage_words *paths)
+static void argv_add_rules(struct kg_buf *out, char letter, const struct cage_words *paths)
 {
     for (size_t i = 0; i < paths->count; i++)
-        add_rule(out, letter, paths->items[i]);
+        argv_add_rule(out, letter, paths->items[i]);
 }
 
 /* True if a later step hides what this one brings: then it is not there to be looked at. */
-static bool is_covered(const struct cage_steps *steps, size_t at)
+static bool argv_is_covered(const struct cage_steps *steps, size_t at)
 {
     for (size_t i = at + 1; i < steps->count; i++) {
         const struct cage_step *later = &steps->items[i];
@@ -139,10 +139,10 @@ static void add_mounts(struct kg_buf *out, const struct cage_steps *steps,
 {
     for (size_t i = 0; i < steps->count; i++) {
         enum cage_step_kind kind = steps->items[i].kind;
-        if ((kind != CAGE_STEP_BIND && kind != CAGE_STEP_WRITE) || is_covered(steps, i))
+        if ((kind != CAGE_STEP_BIND && kind != CAGE_STEP_WRITE) || argv_is_covered(steps, i))
             continue;
-        add_rule(out, kind == CAGE_STEP_BIND ? CAGE_MOUNT_READ : CAGE_MOUNT_WRITE,
-                 steps->items[i].path);
+        argv_add_rule(out, kind == CAGE_STEP_BIND ? CAGE_MOUNT_READ : CAGE_MOUNT_WRITE,
+                      steps->items[i].path);
         add_number(out, sources[i].major);
         add_number(out, sources[i].minor);
         add_number(out, sources[i].inode);
@@ -158,14 +158,14 @@ void cage_argv_orders(const struct cage_plan *plan, const struct cage_source *so
     add_number(&orders, grouped ? 0 : plan->memory_bytes);
     add_number(&orders, plan->watched ? CAGE_FD_WATCH : 0);
     if (plan->landlock) {
-        add_rules(&orders, CAGE_RULE_RUN, &plan->executables);
-        add_rules(&orders, CAGE_RULE_CHANGE, &plan->writables);
+        argv_add_rules(&orders, CAGE_RULE_RUN, &plan->executables);
+        argv_add_rules(&orders, CAGE_RULE_CHANGE, &plan->writables);
     }
-    add(&orders, "");
+    argv_add(&orders, "");
     add_mounts(&orders, &plan->steps, sources);
-    add(&orders, "");
+    argv_add(&orders, "");
     for (size_t i = 0; i < plan->command.count; i++)
-        add(&orders, plan->command.items[i]);
+        argv_add(&orders, plan->command.items[i]);
     add_number(out, orders.length);
     kg_buf_append(out, orders.data, orders.length);
 }

@@ -71,7 +71,7 @@ static bool attempts_read(struct cage_attempts *attempts)
     return false;
 }
 
-static void on_readable(uv_poll_t *poll, int status, int events)
+static void cage_attempts_on_readable(uv_poll_t *poll, int status, int events)
 {
     (void)status, (void)events;
     struct cage_attempts *attempts = KG_CONTAINER(poll->data, struct cage_attempts, end);
@@ -88,7 +88,7 @@ cage_attempts_new(struct loop *loop, int fd,
     attempts->data = data;
     loop_fd_begin(loop, &attempts->end, fd);
     if (attempts->end.poll != NULL)
-        uv_poll_start(attempts->end.poll, UV_READABLE, on_readable);
+        uv_poll_start(attempts->end.poll, UV_READABLE, cage_attempts_on_readable);
     return attempts;
 }
 

@@ -90,7 +90,7 @@ static bool is_left_behind(const struct cage_cgroup_asker *asker, const char *na
 
 /* -- removing ---------------------------------------------------------------------------------- */
 
-static int write_file(const char *folder, const char *file, const char *text)
+static int cgroup_write_file(const char *folder, const char *file, const char *text)
 {
     kg_auto(kg_free) char *path = kg_format("%s/%s", folder, file);
     kg_auto(kg_close) int fd = open(path, O_WRONLY | O_CLOEXEC);
@@ -102,7 +102,7 @@ static void kill_all_in(const char *folder)
 {
     kg_auto(kg_free) char *path = kg_format("%s/cgroup.procs", folder);
     kg_auto(kg_buf_free) struct kg_buf text = {0};
-    if (write_file(folder, "cgroup.kill", "1") == 0 ||
+    if (cgroup_write_file(folder, "cgroup.kill", "1") == 0 ||
         kg_read_file(path, PROCS_MAX_BYTES, &text, NULL) < 0)
         return;
     char *at = kg_buf_terminate(&text), *end;
@@ -143,7 +143,7 @@ static void sweep_folder(const char *folder)
     }
 }
 
-static void sweep(const struct cage_cgroups *cgroups, const struct cage_cgroup_asker *asker)
+static void cgroup_sweep(const struct cage_cgroups *cgroups, const struct cage_cgroup_asker *asker)
 {
     for (enum cage_controller which = 0; which < CAGE_CONTROLLERS; which++) {
         DIR *dir = cgroups->bases[which] ? opendir(cgroups->bases[which]) : NULL;
@@ -167,7 +167,7 @@ struct cage_cgroups *cage_cgroups_new(const struct cage_cgroup_asker *asker,
     if (cgroups == NULL)
         return NULL;
     cgroups->prefix = prefix_of(asker);
-    sweep(cgroups, asker);
+    cgroup_sweep(cgroups, asker);
     return cgroups;
 }
 
@@ -284,8 +284,8 @@ static const struct {
     {CAGE_LIMITS_V1, CAGE_LIMIT_PROCESSES, CAGE_PIDS, "pids.events", "max"},
 };
 
-static int set(const struct cage_group *group, enum cage_controller controller,
-               const struct cage_group_limits *limits, struct kg_err *err)
+static int cgroup_set(const struct cage_group *group, enum cage_controller controller,
+                      const struct cage_group_limits *limits, struct kg_err *err)
 {
     const char *folder = group->folders[controller];
     for (size_t i = 0; folder != NULL && i < KG_COUNT(settings); i++) {
@@ -293,7 +293,7 @@ static int set(const struct cage_group *group, enum cage_controller controller,
             continue;
         char text[24];
         snprintf(text, sizeof(text), "%llu", (unsigned long long)settings[i].value(limits));
-        int result = write_file(folder, settings[i].file, text);
+        int result = cgroup_write_file(folder, settings[i].file, text);
         if (result < 0 && !settings[i].optional)
             return kg_fail_errno(err, -result, "write %s to %s/%s", text, folder, settings[i].file);
     }
@@ -303,20 +303,21 @@ static int set(const struct cage_group *group, enum cage_controller controller,
 int cage_group_limit(const struct cage_group *group, const struct cage_group_limits *limits,
                      struct kg_err *err)
 {
-    int result = limits->memory_bytes != 0 ? set(group, CAGE_MEMORY, limits, err) : 0;
-    return result < 0 ? result : set(group, CAGE_PIDS, limits, err);
+    int result = limits->memory_bytes != 0 ? cgroup_set(group, CAGE_MEMORY, limits, err) : 0;
+    return result < 0 ? result : cgroup_set(group, CAGE_PIDS, limits, err);
 }
 
 void cage_group_share(const struct cage_group *group, unsigned cpu_shares)
 {
     const struct cage_group_limits limits = {.cpu_shares = cpu_shares};
     if (cpu_shares != 0)
-        (void)set(group, CAGE_CPU, &limits, NULL);
+        (void)cgroup_set(group, CAGE_CPU, &limits, NULL);
 }
 
 /* -- making a group ---------------------------------------------------------------------------- */
 
-static int make_folders(struct cage_cgroups *cgroups, struct cage_group *group, struct kg_err *err)
+static int cgroup_make_folders(struct cage_cgroups *cgroups, struct cage_group *group,
+                               struct kg_err *err)
 {
     uint32_t id = ++cgroups->made;
     for (enum cage_controller which = 0; which < CAGE_CONTROLLERS; which++) {
@@ -332,7 +333,7 @@ static int make_folders(struct cage_cgroups *cgroups, struct cage_group *group, 
     return 0;
 }
 
-static int open_in(const char *folder, const char *file, int flags, struct kg_err *err)
+static int cgroup_open_in(const char *folder, const char *file, int flags, struct kg_err *err)
 {
     kg_auto(kg_free) char *path = kg_format("%s/%s", folder, file);
     int fd = open(path, flags | O_CLOEXEC);
@@ -347,17 +348,18 @@ static int open_files(struct cage_group *group, struct kg_err *err)
     for (enum cage_controller which = 0; which < CAGE_CONTROLLERS; which++) {
         if (group->folders[which] == NULL || (one_tree && which != CAGE_MEMORY))
             continue;
-        group->procs[which] = open_in(group->folders[which], joins, O_WRONLY, err);
+        group->procs[which] = cgroup_open_in(group->folders[which], joins, O_WRONLY, err);
         if (group->procs[which] < 0)
             return group->procs[which];
     }
     /* A kernel that does not count leaves us without the count. */
     for (size_t i = 0; i < KG_COUNT(counters); i++)
         if (counters[i].mode == group->mode)
-            group->events[counters[i].limit] =
-                open_in(group->folders[counters[i].controller], counters[i].file, O_RDONLY, NULL);
+            group->events[counters[i].limit] = cgroup_open_in(
+                group->folders[counters[i].controller], counters[i].file, O_RDONLY, NULL);
     if (one_tree)
-        group->folder = open_in(group->folders[CAGE_MEMORY], ".", O_RDONLY | O_DIRECTORY, NULL);
+        group->folder =
+            cgroup_open_in(group->folders[CAGE_MEMORY], ".", O_RDONLY | O_DIRECTORY, NULL);
     return 0;
 }
 
@@ -376,7 +378,7 @@ struct cage_group *cage_group_new(struct cage_cgroups *cgroups, struct kg_err *e
         group->procs[which] = -1;
     for (size_t i = 0; i < COUNTERS; i++)
         group->events[i] = -1;
-    int result = make_folders(cgroups, group, err);
+    int result = cgroup_make_folders(cgroups, group, err);
     if (result == 0)
         result = open_files(group, err);
     if (result < 0) {

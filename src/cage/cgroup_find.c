@@ -61,7 +61,7 @@ static int read_tables(const struct cage_cgroup_asker *asker, struct tables *ret
     return 0;
 }
 
-static bool next_line(struct kg_str *rest, struct kg_str *ret_line)
+static bool cgroup_find_next_line(struct kg_str *rest, struct kg_str *ret_line)
 {
     if (rest->length == 0)
         return false;
@@ -81,7 +81,7 @@ static bool has_word(struct kg_str words, char separator, const char *word)
 static bool own_group(const struct tables *tables, const char *controller, struct kg_str *ret_path)
 {
     struct kg_str rest = kg_buf_view(&tables->groups), line;
-    while (next_line(&rest, &line)) {
+    while (cgroup_find_next_line(&rest, &line)) {
         struct kg_str number = kg_str_cut(&line, ':');
         struct kg_str controllers = kg_str_cut(&line, ':');
         bool found = controller != NULL ? has_word(controllers, ',', controller)
@@ -159,7 +159,7 @@ static int own_folder(const struct tables *tables, const char *controller, char 
     struct kg_str path, rest = kg_buf_view(&tables->mounts), line;
     if (!own_group(tables, controller, &path))
         return kg_fail(err, KG_E_CAGE, "%s: the kernel does not have it", what);
-    while (next_line(&rest, &line)) {
+    while (cgroup_find_next_line(&rest, &line)) {
         struct mount mount;
         if (!parse_mount(line, &mount) || !is_hierarchy_of(&mount, controller))
             continue;
@@ -193,7 +193,7 @@ static int write_in(const char *folder, const char *file, const char *text, stru
     return result < 0 ? kg_fail_errno(err, -result, "write \"%s\" to %s", text, path) : 0;
 }
 
-static int check_writable(const char *folder, struct kg_err *err)
+static int cgroup_find_check_writable(const char *folder, struct kg_err *err)
 {
     static const char *const files[] = {"", "/cgroup.procs"};
     for (size_t i = 0; i < KG_COUNT(files); i++) {
@@ -204,7 +204,7 @@ static int check_writable(const char *folder, struct kg_err *err)
     return 0;
 }
 
-static int make_folder(const char *path, struct kg_err *err)
+static int cgroup_find_make_folder(const char *path, struct kg_err *err)
 {
     if (mkdir(path, 0755) < 0 && errno != EEXIST)
         return kg_fail_errno(err, errno, "make group %s", path);
@@ -220,7 +220,7 @@ static int check_controllers(const char *folder, bool *ret_cpu, struct kg_err *e
     if (result < 0)
         return result;
     struct kg_str rest = kg_buf_view(&text), line = KG_STR_NULL;
-    next_line(&rest, &line);
+    cgroup_find_next_line(&rest, &line);
     for (enum cage_controller which = CAGE_MEMORY; which <= CAGE_PIDS; which++)
         if (!has_word(line, ' ', controller_names[which]))
             return kg_fail(err, KG_E_CAGE, "%s has no %s controller", folder,
@@ -240,7 +240,7 @@ static int enable_controllers(const char *folder, bool *ret_cpu, struct kg_err *
 }
 
 /* The program that a process runs. Owned; "" if that is not for us to know. */
-static char *program_of(const struct tables *tables, pid_t pid)
+static char *cgroup_find_program_of(const struct tables *tables, pid_t pid)
 {
     kg_auto(kg_free) char *link = kg_format("%s/%d/exe", tables->asker->proc, pid);
     char path[4096];
@@ -249,12 +249,12 @@ static char *program_of(const struct tables *tables, pid_t pid)
 }
 
 /* Ours: the spawner, the daemon, and the `kaged start` that waits for it. */
-static bool is_ours(const struct tables *tables, pid_t pid)
+static bool cgroup_find_is_ours(const struct tables *tables, pid_t pid)
 {
     if (pid == getpid() || pid == tables->asker->daemon)
         return true;
-    kg_auto(kg_free) char *program = program_of(tables, pid);
-    kg_auto(kg_free) char *daemon = program_of(tables, tables->asker->daemon);
+    kg_auto(kg_free) char *program = cgroup_find_program_of(tables, pid);
+    kg_auto(kg_free) char *daemon = cgroup_find_program_of(tables, tables->asker->daemon);
     return program[0] != '\0' && strcmp(program, daemon) == 0;
 }
 
@@ -276,7 +276,8 @@ static int read_procs(const char *folder, pid_t **ret_pids, size_t *ret_count, s
     return 0;
 }
 
-static int check_alone(const struct tables *tables, const char *folder, struct kg_err *err)
+static int cgroup_find_check_alone(const struct tables *tables, const char *folder,
+                                   struct kg_err *err)
 {
     kg_auto(kg_free) pid_t *pids = NULL;
     size_t count;
@@ -284,7 +285,7 @@ static int check_alone(const struct tables *tables, const char *folder, struct k
     if (result < 0)
         return result;
     for (size_t i = 0; i < count; i++)
-        if (!is_ours(tables, pids[i]))
+        if (!cgroup_find_is_ours(tables, pids[i]))
             return kg_fail(err, KG_E_CAGE, "%s is not ours alone: process %d is in it", folder,
                            pids[i]);
     return 0;
@@ -294,7 +295,7 @@ static int check_alone(const struct tables *tables, const char *folder, struct k
 static int move_into_leaf(const char *folder, struct kg_err *err)
 {
     kg_auto(kg_free) char *leaf = kg_format("%s/daemon", folder);
-    int result = make_folder(leaf, err);
+    int result = cgroup_find_make_folder(leaf, err);
     for (unsigned round = 0; round < MOVE_ROUNDS && result == 0; round++) {
         kg_auto(kg_free) pid_t *pids = NULL;
         size_t count;
@@ -316,7 +317,7 @@ int cage_cgroups_prepare(const struct cage_cgroups *cgroups, struct kg_err *err)
     bool cpu = cgroups->bases[CAGE_CPU] != NULL;
     for (enum cage_controller which = 0; which < CAGE_CONTROLLERS && result == 0; which++)
         if (cgroups->own_bases && cgroups->bases[which] != NULL)
-            result = make_folder(cgroups->bases[which], err);
+            result = cgroup_find_make_folder(cgroups->bases[which], err);
     if (result == 0 && cgroups->own_bases && cgroups->mode == CAGE_LIMITS_V2)
         result = enable_controllers(cgroups->bases[CAGE_MEMORY], &cpu, err);
     return result;
@@ -338,9 +339,9 @@ static int find_delegated(const struct tables *tables, bool take, struct cage_cg
     if (result == 0)
         result = check_controllers(folder, &cpu, err);
     if (result == 0)
-        result = check_writable(folder, err);
+        result = cgroup_find_check_writable(folder, err);
     if (result == 0)
-        result = check_alone(tables, folder, err);
+        result = cgroup_find_check_alone(tables, folder, err);
     if (result == 0 && take)
         result = move_into_leaf(folder, err);
     if (result == 0 && take)
@@ -361,7 +362,7 @@ static int find_at_top(const struct tables *tables, bool take, struct cage_cgrou
     if (result == 0)
         result = check_controllers(top, &cpu, err);
     if (result == 0)
-        result = check_writable(top, err);
+        result = cgroup_find_check_writable(top, err);
     if (result == 0 && take)
         result = enable_controllers(top, &cpu, err);
     if (result < 0)
@@ -380,7 +381,7 @@ static int find_v1_of(const struct tables *tables, enum cage_controller which,
     kg_auto(kg_free) char *folder = NULL, *top = NULL;
     int result = own_folder(tables, controller_names[which], &folder, &top, err);
     if (result == 0)
-        result = check_writable(folder, err);
+        result = cgroup_find_check_writable(folder, err);
     if (result == 0)
         cgroups->bases[which] = kg_format("%s/kaged", folder);
     return result;
@@ -414,7 +415,7 @@ static const struct {
     {"cgroup v1, as root", find_v1},
 };
 
-static void forget(struct cage_cgroups *cgroups)
+static void cgroup_find_forget(struct cage_cgroups *cgroups)
 {
     for (enum cage_controller which = 0; which < CAGE_CONTROLLERS; which++)
         free(cgroups->bases[which]);
@@ -432,7 +433,7 @@ static bool find_way(const struct tables *tables, bool take, struct cage_cgroups
             *ret_name = ways[i].name;
             return true;
         }
-        forget(cgroups);
+        cgroup_find_forget(cgroups);
         if (strcmp(last, err.message) != 0)
             kg_buf_printf(why, "%s%s: %s", why->length ? "; " : "", ways[i].name, err.message);
         free(last);
@@ -441,8 +442,8 @@ static bool find_way(const struct tables *tables, bool take, struct cage_cgroups
     return false;
 }
 
-static void say(struct cage_limits *limits, enum cage_limits_mode mode, const char *how,
-                struct kg_buf *why)
+static void cgroup_find_say(struct cage_limits *limits, enum cage_limits_mode mode, const char *how,
+                            struct kg_buf *why)
 {
     limits->mode = mode;
     snprintf(limits->words, sizeof(limits->words), "%s%s%s%s", how, why->length ? " (" : "",
@@ -463,11 +464,11 @@ struct cage_cgroups *cage_cgroups_find(const struct cage_cgroup_asker *asker, bo
         kg_auto(kg_free) char *how =
             kg_format("%s, in %s: memory, processes%s", name, cgroups->bases[CAGE_MEMORY],
                       cgroups->bases[CAGE_CPU] ? ", processor time" : "");
-        say(ret_limits, cgroups->mode, how, &why);
+        cgroup_find_say(ret_limits, cgroups->mode, how, &why);
         return cgroups;
     }
-    say(ret_limits, CAGE_LIMITS_NONE, "no cgroups: limits of single processes, and a watchdog",
-        &why);
+    cgroup_find_say(ret_limits, CAGE_LIMITS_NONE,
+                    "no cgroups: limits of single processes, and a watchdog", &why);
     free(cgroups);
     return NULL;
 }

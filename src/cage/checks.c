@@ -79,7 +79,7 @@ static void become_program(const char *const *argv, int output)
     _exit(127);
 }
 
-static void read_output(int fd, struct kg_buf *output)
+static void checks_read_output(int fd, struct kg_buf *output)
 {
     uint64_t deadline = kg_monotonic_ms() + TRY_TIMEOUT_MS;
     for (;;) {
@@ -108,7 +108,7 @@ static int try_run(const char *const *argv, struct kg_buf *output)
         become_program(argv, ends[1]);
     close(ends[1]);
     if (pid > 0)
-        read_output(ends[0], output);
+        checks_read_output(ends[0], output);
     close(ends[0]);
     kg_buf_terminate(output);
     if (pid < 0)
@@ -150,7 +150,7 @@ static void check_bwrap(struct look *look, struct cage_check *check)
     miss(check, "install the package bubblewrap anew");
 }
 
-static void check_options(struct look *look, struct cage_check *check)
+static void checks_check_options(struct look *look, struct cage_check *check)
 {
     static const char *const needed[] = {"--json-status-fd", "--add-seccomp-fd", "--disable-userns",
                                          "--size", "--args"};
@@ -356,7 +356,7 @@ static void check_open_files(struct look *look, struct cage_check *check)
                 "raise the hard limit: LimitNOFILE= of the service, or ulimit -Hn");
 }
 
-static void check_user(struct look *look, struct cage_check *check)
+static void checks_check_user(struct look *look, struct cage_check *check)
 {
     const struct passwd *entry = getpwuid(look->owner.uid);
     kg_auto(kg_free) char *name =
@@ -434,7 +434,7 @@ static const struct {
     {"kaged-spawner", check_spawner},
     {"seccomp", check_seccomp},
     {"proc", check_proc},
-    {"bwrap-options", check_options},
+    {"bwrap-options", checks_check_options},
     {"user-namespaces", check_namespaces},
     {"namespaces-max", check_namespaces_max},
     {"landlock", check_landlock},
@@ -443,7 +443,7 @@ static const struct {
     {"nft", check_nft},
     {"open-files", check_open_files},
     {"kernel-log", check_kernel_log},
-    {"user", check_user},
+    {"user", checks_check_user},
     {"uids", check_uids},
     {"folders", check_folders},
 };

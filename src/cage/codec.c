@@ -9,62 +9,62 @@
 
 #define MAGIC "kaged-plan-4"
 
-static void put(struct kg_buf *out, const char *text)
+static void codec_put(struct kg_buf *out, const char *text)
 {
     kg_buf_append(out, text, strlen(text) + 1);
 }
 
-static void put_number(struct kg_buf *out, uint64_t number)
+static void codec_put_number(struct kg_buf *out, uint64_t number)
 {
     kg_buf_printf(out, "%llu", (unsigned long long)number);
     kg_buf_char(out, '\0');
 }
 
-static void put_words(struct kg_buf *out, const struct cage_words *words)
+static void codec_put_words(struct kg_buf *out, const struct cage_words *words)
 {
-    put_number(out, words->count);
+    codec_put_number(out, words->count);
     for (size_t i = 0; i < words->count; i++)
-        put(out, words->items[i]);
+        codec_put(out, words->items[i]);
 }
 
 static void put_network(struct kg_buf *out, const struct cage_network *network)
 {
-    put(out, network->nft);
-    put_number(out, network->any);
-    put_number(out, network->count);
+    codec_put(out, network->nft);
+    codec_put_number(out, network->any);
+    codec_put_number(out, network->count);
     for (size_t i = 0; i < network->count; i++) {
-        put(out, network->items[i].host);
-        put(out, network->items[i].address);
-        put_number(out, network->items[i].port);
+        codec_put(out, network->items[i].host);
+        codec_put(out, network->items[i].address);
+        codec_put_number(out, network->items[i].port);
     }
 }
 
 void cage_plan_encode(const struct cage_plan *plan, struct kg_buf *out)
 {
-    put(out, MAGIC);
-    put(out, plan->name);
-    put(out, plan->bwrap);
-    put(out, plan->folder);
-    put_number(out, plan->processes_max);
-    put_number(out, plan->cpu_shares);
-    put_number(out, plan->memory_bytes);
-    put_number(out, plan->landlock);
-    put_number(out, plan->watched);
-    put_words(out, &plan->executables);
-    put_words(out, &plan->writables);
+    codec_put(out, MAGIC);
+    codec_put(out, plan->name);
+    codec_put(out, plan->bwrap);
+    codec_put(out, plan->folder);
+    codec_put_number(out, plan->processes_max);
+    codec_put_number(out, plan->cpu_shares);
+    codec_put_number(out, plan->memory_bytes);
+    codec_put_number(out, plan->landlock);
+    codec_put_number(out, plan->watched);
+    codec_put_words(out, &plan->executables);
+    codec_put_words(out, &plan->writables);
     put_network(out, &plan->network);
-    put_number(out, plan->steps.count);
+    codec_put_number(out, plan->steps.count);
     for (size_t i = 0; i < plan->steps.count; i++) {
         const struct cage_step *step = &plan->steps.items[i];
-        put_number(out, step->kind);
-        put(out, step->path);
-        put(out, step->source);
-        put_number(out, step->bytes);
-        put_number(out, step->roots);
-        put_number(out, step->part);
+        codec_put_number(out, step->kind);
+        codec_put(out, step->path);
+        codec_put(out, step->source);
+        codec_put_number(out, step->bytes);
+        codec_put_number(out, step->roots);
+        codec_put_number(out, step->part);
     }
-    put_words(out, &plan->command);
-    put_words(out, &plan->env);
+    codec_put_words(out, &plan->command);
+    codec_put_words(out, &plan->env);
 }
 
 /* What is left to read; text NULL after the first fault, and then every read gives nothing. */
@@ -87,7 +87,7 @@ static const char *get(struct reader *reader)
     return text;
 }
 
-static uint64_t get_number(struct reader *reader, uint64_t max)
+static uint64_t codec_get_number(struct reader *reader, uint64_t max)
 {
     int64_t number = 0;
     if (!kg_str_to_int(kg_str(get(reader)), &number) || number < 0 || (uint64_t)number > max)
@@ -105,12 +105,12 @@ static const char *get_path(struct reader *reader)
 
 static void get_step(struct reader *reader, struct cage_steps *steps)
 {
-    enum cage_step_kind kind = get_number(reader, CAGE_STEP_KINDS - 1);
+    enum cage_step_kind kind = codec_get_number(reader, CAGE_STEP_KINDS - 1);
     const char *path = get(reader);
     const char *source = get(reader);
-    uint64_t bytes = get_number(reader, INT64_MAX);
-    bool roots = get_number(reader, 1) != 0;
-    bool part = get_number(reader, 1) != 0;
+    uint64_t bytes = codec_get_number(reader, INT64_MAX);
+    bool roots = codec_get_number(reader, 1) != 0;
+    bool part = codec_get_number(reader, 1) != 0;
     bool root = kind == CAGE_STEP_READ_ONLY && strcmp(path, "/") == 0;
     bool bind = kind == CAGE_STEP_SYSTEM || kind == CAGE_STEP_BIND || kind == CAGE_STEP_WRITE ||
                 kind == CAGE_STEP_COPY || kind == CAGE_STEP_DEVICE;
@@ -130,7 +130,7 @@ static void get_step(struct reader *reader, struct cage_steps *steps)
 
 static void get_words(struct reader *reader, struct cage_words *words)
 {
-    uint64_t count = get_number(reader, CAGE_WORDS_MAX);
+    uint64_t count = codec_get_number(reader, CAGE_WORDS_MAX);
     for (uint64_t i = 0; i < count && !reader->bad; i++)
         cage_words_add(words, get(reader));
 }
@@ -152,14 +152,14 @@ static bool is_address(const char *text)
 static void get_network(struct reader *reader, struct cage_network *network)
 {
     network->nft = kg_strdup(get(reader));
-    network->any = get_number(reader, 1) != 0;
-    uint64_t count = get_number(reader, CAGE_LISTENERS_MAX);
+    network->any = codec_get_number(reader, 1) != 0;
+    uint64_t count = codec_get_number(reader, CAGE_LISTENERS_MAX);
     if (network->nft[0] != '\0' && !cage_path_plain(network->nft))
         reader->bad = true;
     for (uint64_t i = 0; i < count && !reader->bad; i++) {
         const char *host = get(reader);
         const char *address = get(reader);
-        uint16_t port = (uint16_t)get_number(reader, UINT16_MAX);
+        uint16_t port = (uint16_t)codec_get_number(reader, UINT16_MAX);
         if (host[0] == '\0' || !is_address(address))
             reader->bad = true;
         if (!reader->bad)
@@ -174,15 +174,15 @@ static void get_plan(struct reader *reader, struct cage_plan *plan)
     plan->name = kg_strdup(get(reader));
     plan->bwrap = kg_strdup(get_path(reader));
     plan->folder = kg_strdup(get_path(reader));
-    plan->processes_max = (unsigned)get_number(reader, INT32_MAX);
-    plan->cpu_shares = (unsigned)get_number(reader, INT32_MAX);
-    plan->memory_bytes = get_number(reader, INT64_MAX);
-    plan->landlock = get_number(reader, 1) != 0;
-    plan->watched = get_number(reader, 1) != 0;
+    plan->processes_max = (unsigned)codec_get_number(reader, INT32_MAX);
+    plan->cpu_shares = (unsigned)codec_get_number(reader, INT32_MAX);
+    plan->memory_bytes = codec_get_number(reader, INT64_MAX);
+    plan->landlock = codec_get_number(reader, 1) != 0;
+    plan->watched = codec_get_number(reader, 1) != 0;
     get_paths(reader, &plan->executables);
     get_paths(reader, &plan->writables);
     get_network(reader, &plan->network);
-    uint64_t steps = get_number(reader, CAGE_STEPS_MAX);
+    uint64_t steps = codec_get_number(reader, CAGE_STEPS_MAX);
     for (uint64_t i = 0; i < steps && !reader->bad; i++)
         get_step(reader, &plan->steps);
     get_words(reader, &plan->command);

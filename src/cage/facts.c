@@ -65,7 +65,7 @@ static bool real_is_roots(const char *path)
     return stat(path, &status) == 0 && status.st_uid == 0;
 }
 
-static int compare_names(const void *a, const void *b)
+static int facts_compare_names(const void *a, const void *b)
 {
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
@@ -87,7 +87,7 @@ static bool real_list(const char *path, size_t max, struct cage_words *ret_names
         return false;
     }
     if (names.count > 0)
-        qsort(names.items, names.count, sizeof(*names.items), compare_names);
+        qsort(names.items, names.count, sizeof(*names.items), facts_compare_names);
     *ret_names = names;
     return true;
 }

@@ -40,7 +40,7 @@ static void files_free(struct files *files)
 
 /* -- whether one may be granted ---------------------------------------------------------------- */
 
-static int refuse(const struct files *files, const struct file *file, const char *why)
+static int cage_files_refuse(const struct files *files, const struct file *file, const char *why)
 {
     const char *name = files->policy->name;
     if (file->program != NULL)
@@ -50,24 +50,24 @@ static int refuse(const struct files *files, const struct file *file, const char
                    file->write ? "write" : "read", file->path, why);
 }
 
-static bool is_own(const struct files *files, const struct file *file)
+static bool cage_files_is_own(const struct files *files, const struct file *file)
 {
     return kg_path_within(file->path, files->policy->install_dir);
 }
 
-static int check_name(const struct files *files, const struct file *file)
+static int cage_files_check_name(const struct files *files, const struct file *file)
 {
     if (strcmp(file->path, "/") != 0 && !cage_path_plain(file->path))
-        return refuse(files, file, "it is not a plain absolute path");
+        return cage_files_refuse(files, file, "it is not a plain absolute path");
     struct kg_err why;
     if (cage_place_check(file->path, KG_E_CAGE, &why) == 0)
         return 0;
-    int result = refuse(files, file, why.message);
+    int result = cage_files_refuse(files, file, why.message);
     kg_hint(files->err, "%s", why.hint);
     return result;
 }
 
-static int check_kind(const struct files *files, const struct file *file)
+static int cage_files_check_kind(const struct files *files, const struct file *file)
 {
     const struct cage_host *host = files->facts->host;
     kg_auto(kg_free) char *real = host->real(file->path);
@@ -75,18 +75,19 @@ static int check_kind(const struct files *files, const struct file *file)
     if (kind == CAGE_FILE_NONE && file->own && file->write)
         return 0; /* it is made before the start */
     if (real == NULL || kind == CAGE_FILE_NONE) {
-        int result = refuse(files, file, "it is not there");
+        int result = cage_files_refuse(files, file, "it is not there");
         kg_hint(files->err, "make it, or take this capability from the plugin");
         return result;
     }
     if (strcmp(real, file->path) != 0) {
-        int result = refuse(files, file, "there is a link in this path");
+        int result = cage_files_refuse(files, file, "there is a link in this path");
         kg_hint(files->err, "use the real path, %s", real);
         return result;
     }
     if (file->program != NULL && kind != CAGE_FILE_FOLDER)
-        return refuse(files, file, "it is not a folder");
-    return kind != CAGE_FILE_OTHER ? 0 : refuse(files, file, "neither a folder nor a file");
+        return cage_files_refuse(files, file, "it is not a folder");
+    return kind != CAGE_FILE_OTHER ? 0
+                                   : cage_files_refuse(files, file, "neither a folder nor a file");
 }
 
 static bool overlap(const char *path, const char *folder)
@@ -116,18 +117,19 @@ static bool is_kept_elsewhere(const struct files *files, const char *path)
     return false;
 }
 
-static int check_kept(struct files *files, const struct file *file)
+static int cage_files_check_kept(struct files *files, const struct file *file)
 {
     struct cage_mounted *(*mounted)(void) = files->facts->host->mounted;
     if (files->mounted == NULL && mounted != NULL && files->policy->kept != NULL &&
         (files->mounted = mounted()) == NULL)
-        return refuse(files, file, "the kernel does not say what is mounted on this machine");
+        return cage_files_refuse(files, file,
+                                 "the kernel does not say what is mounted on this machine");
     if (is_kept_name(files, file->path) || is_kept_elsewhere(files, file->path))
-        return refuse(files, file, "it belongs to kaged itself");
+        return cage_files_refuse(files, file, "it belongs to kaged itself");
     return 0;
 }
 
-static bool is_listed(const struct files *files, const char *path)
+static bool cage_files_is_listed(const struct files *files, const char *path)
 {
     const char *const *folder = files->policy->root_writable;
     for (; folder != NULL && *folder != NULL; folder++)
@@ -139,32 +141,32 @@ static bool is_listed(const struct files *files, const char *path)
 /* What a plugin writes there is root's on disk: programs of root may believe it. */
 static int check_roots(const struct files *files, struct file *file)
 {
-    file->roots = files->facts->is_root && (file->own || is_listed(files, file->path));
+    file->roots = files->facts->is_root && (file->own || cage_files_is_listed(files, file->path));
     if (!files->facts->is_root || !file->write || file->roots ||
         !files->facts->host->is_roots(file->path))
         return 0;
-    int result = refuse(files, file, "it is root's own");
+    int result = cage_files_refuse(files, file, "it is root's own");
     kg_hint(files->err,
             "give it to another user, or list it in sandbox.root_writable of config.toml");
     return result;
 }
 
-static int check_file(struct files *files, struct file *file)
+static int cage_files_check_file(struct files *files, struct file *file)
 {
-    int result = check_name(files, file);
+    int result = cage_files_check_name(files, file);
     if (result == 0)
-        result = check_kind(files, file);
-    if (result < 0 || (is_own(files, file) && !file->write))
+        result = cage_files_check_kind(files, file);
+    if (result < 0 || (cage_files_is_own(files, file) && !file->write))
         return result;
-    if (is_own(files, file)) {
-        result = refuse(files, file, "the plugin's own folder is always read-only");
+    if (cage_files_is_own(files, file)) {
+        result = cage_files_refuse(files, file, "the plugin's own folder is always read-only");
         kg_hint(files->err, "let it write below config:/ instead");
         return result;
     }
-    if (!file->own && (result = check_kept(files, file)) < 0)
+    if (!file->own && (result = cage_files_check_kept(files, file)) < 0)
         return result;
     if (file->write && cage_words_have(&files->plan->executables, file->path))
-        return refuse(files, file, "a program that it runs cannot be written");
+        return cage_files_refuse(files, file, "a program that it runs cannot be written");
     return check_roots(files, file);
 }
 
@@ -179,7 +181,7 @@ static bool is_in_own_path(const struct cage_policy *policy, const char *path)
     return false;
 }
 
-static void collect(struct files *files)
+static void cage_files_collect(struct files *files)
 {
     const struct cage_policy *policy = files->policy;
     files->items =
@@ -199,7 +201,7 @@ static void collect(struct files *files)
 }
 
 /* A folder is a prefix of what is in it, and so comes before it. */
-static int compare(const void *a, const void *b)
+static int cage_files_compare(const void *a, const void *b)
 {
     return strcmp(((const struct file *)a)->path, ((const struct file *)b)->path);
 }
@@ -207,7 +209,7 @@ static int compare(const void *a, const void *b)
 static void sort(struct files *files)
 {
     size_t kept = 0;
-    qsort(files->items, files->count, sizeof(*files->items), compare);
+    qsort(files->items, files->count, sizeof(*files->items), cage_files_compare);
     for (size_t i = 0; i < files->count; i++) {
         struct file *last = kept > 0 ? &files->items[kept - 1] : NULL;
         if (last == NULL || strcmp(last->path, files->items[i].path) != 0) {
@@ -224,7 +226,7 @@ static void sort(struct files *files)
 
 /* -- what stays where it is -------------------------------------------------------------------- */
 
-static struct file *find(const struct files *files, const char *path)
+static struct file *cage_files_find(const struct files *files, const char *path)
 {
     for (size_t i = 0; i < files->count; i++)
         if (strcmp(files->items[i].path, path) == 0)
@@ -243,13 +245,13 @@ static const struct file *nearest_of(const struct files *files, const char *path
     return nearest;
 }
 
-static bool is_writable(const struct files *files, const char *path)
+static bool cage_files_is_writable(const struct files *files, const char *path)
 {
     const struct file *nearest = nearest_of(files, path);
     return nearest != NULL && nearest->write;
 }
 
-static int push(struct files *files, const struct file *file)
+static int cage_files_push(struct files *files, const struct file *file)
 {
     if (files->count >= CAGE_STEPS_MAX)
         return cage_steps_too_many(files->policy->name, files->err);
@@ -263,11 +265,12 @@ static int hold_above(struct files *files, const char *path)
 {
     kg_auto(kg_free) char *folder = kg_path_folder(path);
     int result = 0;
-    while (result == 0 && is_writable(files, folder)) {
-        if (find(files, folder) == NULL) {
+    while (result == 0 && cage_files_is_writable(files, folder)) {
+        if (cage_files_find(files, folder) == NULL) {
             cage_words_add(&files->between, folder);
             const char *kept = files->between.items[files->between.count - 1];
-            result = push(files, &(struct file){.path = kept, .write = true, .part = true});
+            result =
+                cage_files_push(files, &(struct file){.path = kept, .write = true, .part = true});
         }
         char *above = kg_path_folder(folder);
         free(folder);
@@ -283,22 +286,22 @@ static int add_cover(struct files *files, const struct cage_cover *cover)
                               .write = cover->write,
                               .part = true,
                               .empty = cover->empty};
-    struct file *there = find(files, cover->path);
+    struct file *there = cage_files_find(files, cover->path);
     if (there != NULL && there->part) {
         there->write = there->write && cover->write;
         there->empty = there->empty || cover->empty;
     }
-    bool counts =
-        cover->empty ? nearest_of(files, cover->path) != NULL : is_writable(files, cover->path);
-    if (there != NULL || is_own(files, &file) || !cage_path_plain(cover->path) || !counts ||
-        files->facts->host->kind(cover->path) == CAGE_FILE_NONE)
+    bool counts = cover->empty ? nearest_of(files, cover->path) != NULL
+                               : cage_files_is_writable(files, cover->path);
+    if (there != NULL || cage_files_is_own(files, &file) || !cage_path_plain(cover->path) ||
+        !counts || files->facts->host->kind(cover->path) == CAGE_FILE_NONE)
         return 0;
-    int result = check_kind(files, &file);
-    return result < 0 ? result : push(files, &file);
+    int result = cage_files_check_kind(files, &file);
+    return result < 0 ? result : cage_files_push(files, &file);
 }
 
 /* Covers first: they are not to be moved either. */
-static int hold(struct files *files)
+static int cage_files_hold(struct files *files)
 {
     const struct cage_policy *policy = files->policy;
     const struct cage_words *programs = &files->plan->executables;
@@ -350,10 +353,10 @@ static void close_empty(const struct files *files)
             cage_steps_add(&files->plan->steps, CAGE_STEP_READ_ONLY, files->items[i].path, "", 0);
 }
 
-static void add_file(const struct files *files, const struct file *file)
+static void cage_files_add_file(const struct files *files, const struct file *file)
 {
     struct cage_steps *steps = &files->plan->steps;
-    if (is_own(files, file))
+    if (cage_files_is_own(files, file))
         return;
     if (file->empty) {
         add_empty(files, file);
@@ -393,19 +396,19 @@ int cage_files_add(const struct cage_policy *policy, const struct cage_facts *fa
 {
     kg_auto(files_free) struct files files = {
         .policy = policy, .facts = facts, .plan = plan, .err = err};
-    collect(&files);
+    cage_files_collect(&files);
     for (size_t i = 0; i < files.count; i++) {
-        int result = check_file(&files, &files.items[i]);
+        int result = cage_files_check_file(&files, &files.items[i]);
         if (result < 0)
             return result;
     }
     sort(&files);
-    int result = hold(&files);
+    int result = cage_files_hold(&files);
     if (result < 0)
         return result;
     sort(&files);
     for (size_t i = 0; i < files.count; i++)
-        add_file(&files, &files.items[i]);
+        cage_files_add_file(&files, &files.items[i]);
     cover_programs(&files);
     close_empty(&files);
     return 0;

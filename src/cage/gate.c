@@ -69,7 +69,7 @@ static void look_at_sources(struct gate *gate)
     run_ready(gate);
 }
 
-static void on_poll(uv_poll_t *handle, int status, int uv_events)
+static void gate_on_poll(uv_poll_t *handle, int status, int uv_events)
 {
     (void)status;
     (void)uv_events;
@@ -162,8 +162,8 @@ struct command {
     uv_sem_t *done; /* NULL: nobody waits */
 };
 
-static void post(struct gate *gate, void (*deliver)(struct loop_message *message),
-                 struct command parts)
+static void gate_post(struct gate *gate, void (*deliver)(struct loop_message *message),
+                      struct command parts)
 {
     struct command *command = kg_alloc(sizeof(*command));
     *command = parts;
@@ -179,7 +179,7 @@ static void post_and_wait(struct gate *gate, void (*deliver)(struct loop_message
     if (uv_sem_init(&done, 0))
         abort(); /* it only fails without memory */
     parts.done = &done;
-    post(gate, deliver, parts);
+    gate_post(gate, deliver, parts);
     uv_sem_wait(&done);
     uv_sem_destroy(&done);
 }
@@ -262,7 +262,7 @@ struct gate *gate_new(struct loop *loop, const struct gate_limits *limits, struc
     gate->resolver = gate_resolver_new(gate->relay);
     gate->poll.data = gate->again.data = gate;
     if (uv_poll_init(loop_uv(gate->relay), &gate->poll, epoll_fd) ||
-        uv_poll_start(&gate->poll, UV_READABLE, on_poll) ||
+        uv_poll_start(&gate->poll, UV_READABLE, gate_on_poll) ||
         uv_idle_init(loop_uv(gate->relay), &gate->again) ||
         uv_thread_create(&gate->thread, run_relay, gate))
         abort(); /* no thread can be had at start-up */
@@ -271,7 +271,7 @@ struct gate *gate_new(struct loop *loop, const struct gate_limits *limits, struc
 
 void gate_set_limits(struct gate *gate, const struct gate_limits *limits)
 {
-    post(gate, do_limits, (struct command){.limits = *limits});
+    gate_post(gate, do_limits, (struct command){.limits = *limits});
 }
 
 void gate_ask_first(struct gate *gate, gate_hearing_fn *hearing, void *data)
@@ -292,7 +292,7 @@ void gate_free(struct gate *gate)
 {
     if (gate == NULL)
         return;
-    post(gate, do_stop, (struct command){0});
+    gate_post(gate, do_stop, (struct command){0});
     uv_thread_join(&gate->thread);
     gate_resolver_free(gate->resolver);
     loop_deliver_messages(gate->relay); /* look-ups that came back to nobody */
@@ -354,13 +354,14 @@ void gate_cage_tell_later(struct gate_cage *cage)
 
 void gate_cage_take(struct gate_cage *cage, uint32_t index, int fd)
 {
-    post(cage->gate, do_take, (struct command){.cage = cage, .index = index, .fd = fd});
+    gate_post(cage->gate, do_take, (struct command){.cage = cage, .index = index, .fd = fd});
 }
 
 void gate_cage_decide(struct gate_cage *cage, const char *host, uint16_t port, bool given)
 {
-    post(cage->gate, do_decide,
-         (struct command){.cage = cage, .host = kg_strdup(host), .port = port, .given = given});
+    gate_post(
+        cage->gate, do_decide,
+        (struct command){.cage = cage, .host = kg_strdup(host), .port = port, .given = given});
 }
 
 uint32_t gate_cage_connections(const struct gate_cage *cage)
@@ -370,7 +371,7 @@ uint32_t gate_cage_connections(const struct gate_cage *cage)
 
 void gate_cage_settle(struct gate_cage *cage, struct loop_message *when_told)
 {
-    post(cage->gate, do_settle, (struct command){.cage = cage, .told = when_told});
+    gate_post(cage->gate, do_settle, (struct command){.cage = cage, .told = when_told});
 }
 
 void gate_cage_free(struct gate_cage *cage)

@@ -67,7 +67,8 @@ static void refuse_closed(const struct gate_cage *cage, struct gate_target *targ
     }
 }
 
-static void find_target(const struct gate_socket *socket, int fd, struct gate_target *target)
+static void gate_accept_find_target(const struct gate_socket *socket, int fd,
+                                    struct gate_target *target)
 {
     if (socket->index >= socket->cage->host_count) {
         find_redirected(socket, fd, target);
@@ -80,7 +81,7 @@ static void find_target(const struct gate_socket *socket, int fd, struct gate_ta
     target->trust = gate_trust_of(host->host);
 }
 
-static void check_limits(struct gate_cage *cage, struct gate_target *target)
+static void gate_accept_check_limits(struct gate_cage *cage, struct gate_target *target)
 {
     const struct gate_limits *limits = &cage->gate->limits;
     if (target->denied != NULL)
@@ -102,12 +103,12 @@ static void check_limits(struct gate_cage *cage, struct gate_target *target)
 void gate_admit(struct gate_socket *socket, int fd)
 {
     struct gate_target target = {0};
-    find_target(socket, fd, &target);
+    gate_accept_find_target(socket, fd, &target);
     if (target.denied == NULL && target.asked != NULL) {
         gate_ask_wait(target.asked, socket, fd);
         return;
     }
-    check_limits(socket->cage, &target);
+    gate_accept_check_limits(socket->cage, &target);
     if (target.denied == NULL) {
         gate_connection_begin(socket->cage, fd, &target);
         return;

@@ -59,7 +59,7 @@ static const struct {
     {{[8] = 0xFF, [9] = 0xFF}, 96, 12, false},   /* translated */
 };
 
-static bool has_prefix(const uint8_t *address, const uint8_t *network, unsigned bits)
+static bool gate_address_has_prefix(const uint8_t *address, const uint8_t *network, unsigned bits)
 {
     unsigned whole = bits / 8, rest = bits % 8;
     if (memcmp(address, network, whole) != 0)
@@ -158,7 +158,8 @@ enum gate_class gate_address_class(const union gate_address *address)
     if (address->any.sa_family == AF_INET)
         return v4_class(ntohl(address->v4.sin_addr.s_addr));
     for (size_t i = 0; i < KG_COUNT(v6_classes); i++)
-        if (has_prefix(address->v6.sin6_addr.s6_addr, v6_classes[i].network, v6_classes[i].bits))
+        if (gate_address_has_prefix(address->v6.sin6_addr.s6_addr, v6_classes[i].network,
+                                    v6_classes[i].bits))
             return v6_classes[i].class;
     return GATE_CLASS_GLOBAL;
 }
@@ -169,7 +170,7 @@ bool gate_address_embedded(const union gate_address *address, union gate_address
         return false;
     const uint8_t *bytes = address->v6.sin6_addr.s6_addr;
     for (size_t i = 0; i < KG_COUNT(embeddings); i++) {
-        if (!has_prefix(bytes, embeddings[i].network, embeddings[i].bits))
+        if (!gate_address_has_prefix(bytes, embeddings[i].network, embeddings[i].bits))
             continue;
         uint8_t inner[4];
         for (size_t k = 0; k < sizeof(inner); k++)

@@ -40,7 +40,8 @@ static struct gate_question *question_find(const struct gate_cage *cage, const c
 }
 
 /* Its name keeps its address from now on: the answer is about both. */
-static struct gate_question *question_new(struct gate_cage *cage, const struct gate_target *target)
+static struct gate_question *gate_ask_question_new(struct gate_cage *cage,
+                                                   const struct gate_target *target)
 {
     struct gate_question *question = kg_alloc(sizeof(*question));
     snprintf(question->host, sizeof(question->host), "%s", target->host);
@@ -60,7 +61,7 @@ void gate_ask_about(struct gate_cage *cage, struct gate_target *target)
     size_t count;
     struct gate_question *question = question_find(cage, target->host, target->port, &count);
     if (question == NULL && count < QUESTIONS_MAX)
-        question = question_new(cage, target);
+        question = gate_ask_question_new(cage, target);
     target->declare = target->host;
     if (question == NULL || question->answer == ANSWER_NO) {
         target->denied = question ? "the operator was asked, and did not give it"

@@ -73,13 +73,13 @@ static void deliver_notes(struct gate_mailbox *mailbox)
     }
 }
 
-static void destroy(struct gate_mailbox *mailbox)
+static void gate_events_destroy(struct gate_mailbox *mailbox)
 {
     uv_mutex_destroy(&mailbox->lock);
     free(mailbox);
 }
 
-static void on_message(struct loop_message *message)
+static void gate_events_on_message(struct loop_message *message)
 {
     struct gate_mailbox *mailbox = KG_CONTAINER(message, struct gate_mailbox, message);
     uv_mutex_lock(&mailbox->lock);
@@ -87,13 +87,13 @@ static void on_message(struct loop_message *message)
     bool closed = mailbox->closed;
     uv_mutex_unlock(&mailbox->lock);
     if (closed)
-        destroy(mailbox);
+        gate_events_destroy(mailbox);
     else
         deliver_notes(mailbox);
 }
 
 /* On the relay. */
-static void on_post(struct loop_timer *timer)
+static void gate_events_on_post(struct loop_timer *timer)
 {
     struct gate_mailbox *mailbox = KG_CONTAINER(timer, struct gate_mailbox, post);
     uv_mutex_lock(&mailbox->lock);
@@ -108,7 +108,7 @@ struct gate_mailbox *gate_mailbox_new(struct gate_cage *cage, struct loop *loop,
                                       gate_event_fn *on_event, void *data)
 {
     struct gate_mailbox *mailbox = kg_alloc(sizeof(*mailbox));
-    mailbox->message.deliver = on_message;
+    mailbox->message.deliver = gate_events_on_message;
     mailbox->loop = loop;
     mailbox->on_event = on_event;
     mailbox->data = data;
@@ -127,7 +127,7 @@ void gate_mailbox_close(struct gate_mailbox *mailbox)
     bool posted = mailbox->posted;
     uv_mutex_unlock(&mailbox->lock);
     if (!posted)
-        destroy(mailbox);
+        gate_events_destroy(mailbox);
 }
 
 /* -- on the relay ------------------------------------------------------------------------------ */
@@ -145,7 +145,7 @@ static bool may_tell(struct gate_mailbox *mailbox)
     return gate_hearing(mailbox->cage) == GATE_HEARS && !gate_mailbox_is_full(mailbox);
 }
 
-static const char *copy(const char *text_or_null, char *ret_text, size_t size)
+static const char *gate_events_copy(const char *text_or_null, char *ret_text, size_t size)
 {
     snprintf(ret_text, size, "%s", text_or_null ? text_or_null : "");
     return ret_text;
@@ -155,10 +155,10 @@ static struct note *new_note(const struct gate_event *event)
 {
     struct note *note = kg_alloc(sizeof(*note));
     note->event = *event;
-    note->event.host = copy(event->host, note->host, sizeof(note->host));
-    note->event.address = copy(event->address, note->address, sizeof(note->address));
-    note->event.reason = copy(event->reason, note->reason, sizeof(note->reason));
-    note->event.declare = copy(event->declare, note->declare, sizeof(note->declare));
+    note->event.host = gate_events_copy(event->host, note->host, sizeof(note->host));
+    note->event.address = gate_events_copy(event->address, note->address, sizeof(note->address));
+    note->event.reason = gate_events_copy(event->reason, note->reason, sizeof(note->reason));
+    note->event.declare = gate_events_copy(event->declare, note->declare, sizeof(note->declare));
     return note;
 }
 
@@ -170,7 +170,7 @@ static void put_note(struct gate_mailbox *mailbox, struct note *note)
     mailbox->count++;
     uv_mutex_unlock(&mailbox->lock);
     if (!loop_timer_running(&mailbox->post))
-        loop_timer_start(mailbox->cage->gate->relay, &mailbox->post, POST_MS, on_post);
+        loop_timer_start(mailbox->cage->gate->relay, &mailbox->post, POST_MS, gate_events_on_post);
 }
 
 void gate_tell(struct gate_cage *cage, const struct gate_event *event)
@@ -178,7 +178,7 @@ void gate_tell(struct gate_cage *cage, const struct gate_event *event)
     put_note(cage->mailbox, new_note(event));
 }
 
-static void tell_rest(struct gate_mailbox *mailbox)
+static void gate_events_tell_rest(struct gate_mailbox *mailbox)
 {
     if (mailbox->last == NULL)
         return;
@@ -190,7 +190,7 @@ static void tell_rest(struct gate_mailbox *mailbox)
 void gate_tell_last(struct gate_cage *cage)
 {
     loop_timer_stop(cage->gate->relay, &cage->mailbox->rest);
-    tell_rest(cage->mailbox);
+    gate_events_tell_rest(cage->mailbox);
     /* Who closes it takes what is there. */
     loop_timer_stop(cage->gate->relay, &cage->mailbox->post);
 }
@@ -199,20 +199,20 @@ void gate_tell_now(struct gate_cage *cage)
 {
     struct gate_mailbox *mailbox = cage->mailbox;
     if (may_tell(mailbox))
-        tell_rest(mailbox);
+        gate_events_tell_rest(mailbox);
     if (!loop_timer_running(&mailbox->post))
         return; /* there is nothing */
     loop_timer_stop(cage->gate->relay, &mailbox->post);
-    on_post(&mailbox->post);
+    gate_events_on_post(&mailbox->post);
 }
 
-static void on_rest(struct loop_timer *timer)
+static void gate_events_on_rest(struct loop_timer *timer)
 {
     struct gate_mailbox *mailbox = KG_CONTAINER(timer, struct gate_mailbox, rest);
     if (!may_tell(mailbox))
-        loop_timer_start(mailbox->cage->gate->relay, timer, REST_MS, on_rest);
+        loop_timer_start(mailbox->cage->gate->relay, timer, REST_MS, gate_events_on_rest);
     else
-        tell_rest(mailbox);
+        gate_events_tell_rest(mailbox);
 }
 
 /* Keeps the newest, to be told with the count of the others once the flood has passed. */
@@ -223,7 +223,7 @@ static void count_only(struct gate_cage *cage, struct note *note)
     mailbox->last = note;
     mailbox->suppressed++;
     if (!loop_timer_running(&mailbox->rest))
-        loop_timer_start(cage->gate->relay, &mailbox->rest, REST_MS, on_rest);
+        loop_timer_start(cage->gate->relay, &mailbox->rest, REST_MS, gate_events_on_rest);
 }
 
 void gate_tell_refusal(struct gate_cage *cage, const struct gate_event *event)

@@ -30,7 +30,8 @@ struct line {
 static struct line routes = {NETLINK_ROUTE, PTHREAD_MUTEX_INITIALIZER, -1, 0};
 static struct line listeners = {NETLINK_SOCK_DIAG, PTHREAD_MUTEX_INITIALIZER, -1, 0};
 
-static ssize_t ask_on(struct line *line, struct nlmsghdr *question, char *ret_answer, size_t max)
+static ssize_t gate_local_ask_on(struct line *line, struct nlmsghdr *question, char *ret_answer,
+                                 size_t max)
 {
     if (line->fd < 0)
         line->fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, line->family);
@@ -50,7 +51,7 @@ static ssize_t ask_kernel(struct line *line, struct nlmsghdr *question, char *re
                           size_t max)
 {
     pthread_mutex_lock(&line->lock);
-    ssize_t size = ask_on(line, question, ret_answer, max);
+    ssize_t size = gate_local_ask_on(line, question, ret_answer, max);
     if (size < 0)
         kg_close(&line->fd); /* whatever may still come there answers nobody */
     pthread_mutex_unlock(&line->lock);
@@ -195,7 +196,7 @@ static void ask_listener(const union gate_address *address, struct listener_ques
 }
 
 /* The socket that would take a connection to the address; 0 if the kernel tells of none. */
-static uint64_t find_listener(const union gate_address *address)
+static uint64_t gate_local_find_listener(const union gate_address *address)
 {
     struct listener_question question;
     _Alignas(struct nlmsghdr) char answer[1024] = {0};
@@ -231,7 +232,7 @@ static void remember_stranger(uint64_t cookie)
 
 bool gate_listener_is_ours(const union gate_address *address)
 {
-    uint64_t cookie = find_listener(address);
+    uint64_t cookie = gate_local_find_listener(address);
     if (is_stranger(cookie))
         return false;
     bool ours = we_listen_on(gate_address_port(address));

@@ -121,7 +121,7 @@ static int send_kept(struct gate_side *to)
 }
 
 /* 1: nothing is kept any more, 0: not all has gone yet, -1: it never will. */
-static int flush(struct gate *gate, struct gate_side *to)
+static int gate_move_flush(struct gate *gate, struct gate_side *to)
 {
     if (to->kept != NULL && send_kept(to) < 0)
         return -1;
@@ -134,7 +134,7 @@ static int flush(struct gate *gate, struct gate_side *to)
     return to->kept == NULL && to->pipe == NULL;
 }
 
-static void keep(struct gate_side *to, const char *data, size_t size)
+static void gate_move_keep(struct gate_side *to, const char *data, size_t size)
 {
     to->kept = kg_alloc(size);
     memcpy(to->kept, data, size);
@@ -142,7 +142,7 @@ static void keep(struct gate_side *to, const char *data, size_t size)
     to->kept_size = size;
 }
 
-static void finish(struct gate_side *to)
+static void gate_move_finish(struct gate_side *to)
 {
     if (to->is_finished)
         return;
@@ -153,7 +153,7 @@ static void finish(struct gate_side *to)
 /* -- both -------------------------------------------------------------------------------------- */
 
 /* What was read, 0 if there is nothing now or never will be; -1 if a side is broken. */
-static ssize_t copy(struct gate *gate, struct gate_side *from, struct gate_side *to)
+static ssize_t gate_move_copy(struct gate *gate, struct gate_side *from, struct gate_side *to)
 {
     ssize_t size = recv(from->source.fd, gate->scratch, GATE_SCRATCH_BYTES, 0);
     if (size < 0 && errno != EAGAIN && errno != EINTR)
@@ -170,7 +170,7 @@ static ssize_t copy(struct gate *gate, struct gate_side *from, struct gate_side 
     if (sent < 0)
         return -1;
     if (sent < size)
-        keep(to, gate->scratch + sent, (size_t)(size - sent));
+        gate_move_keep(to, gate->scratch + sent, (size_t)(size - sent));
     return size;
 }
 
@@ -179,7 +179,7 @@ static ssize_t stream(struct gate *gate, struct gate_side *from, struct gate_sid
 {
     to->pipe = take_pipe(gate);
     if (to->pipe == NULL)
-        return copy(gate, from, to);
+        return gate_move_copy(gate, from, to);
     ssize_t size = splice(from->source.fd, NULL, to->pipe->in, NULL, BYTES_PER_TURN,
                           SPLICE_F_NONBLOCK | SPLICE_F_MOVE);
     if (size < 0 && errno != EAGAIN && errno != EINTR)
@@ -197,16 +197,16 @@ enum gate_moved gate_move(struct gate *gate, struct gate_side *from, struct gate
 {
     size_t moved = 0;
     for (;;) {
-        int flushed = flush(gate, to);
+        int flushed = gate_move_flush(gate, to);
         if (flushed <= 0)
             return flushed < 0 ? GATE_MOVED_BROKEN : GATE_MOVED_ALL;
         if (from->is_read)
-            finish(to);
+            gate_move_finish(to);
         if (from->is_read || !from->may_read)
             return GATE_MOVED_ALL;
         if (moved >= BYTES_PER_TURN)
             return GATE_MOVED_SHARE;
-        ssize_t size = from->is_stream ? stream(gate, from, to) : copy(gate, from, to);
+        ssize_t size = from->is_stream ? stream(gate, from, to) : gate_move_copy(gate, from, to);
         if (size < 0)
             return GATE_MOVED_BROKEN;
         moved += (size_t)size;

@@ -58,7 +58,7 @@ static void unlink_name(struct gate_names *names, struct gate_name *name)
     name->older = name->newer = NULL;
 }
 
-static void link_newest(struct gate_names *names, struct gate_name *name)
+static void gate_names_link_newest(struct gate_names *names, struct gate_name *name)
 {
     name->older = names->newest;
     *(names->newest ? &names->newest->newer : &names->oldest) = name;
@@ -97,7 +97,7 @@ const struct gate_name *gate_names_give(struct gate_names *names, const char *te
         name->text = kg_strdup(text);
         kg_map_set(names->by_text, kg_str(text), name);
     }
-    link_newest(names, name);
+    gate_names_link_newest(names, name);
     return name;
 }
 
@@ -138,7 +138,7 @@ struct answer {
     size_t count;
 };
 
-static void add_address(struct answer *answer, const union gate_address *address)
+static void gate_names_add_address(struct answer *answer, const union gate_address *address)
 {
     for (size_t i = 0; i < answer->count; i++)
         if (gate_address_same_host(&answer->addresses[i], address))
@@ -147,11 +147,11 @@ static void add_address(struct answer *answer, const union gate_address *address
         answer->addresses[answer->count++] = *address;
 }
 
-static void add_numeric(struct answer *answer, const char *text)
+static void gate_names_add_numeric(struct answer *answer, const char *text)
 {
     union gate_address address;
     if (gate_address_parse(text, 0, &address))
-        add_address(answer, &address);
+        gate_names_add_address(answer, &address);
 }
 
 static bool is_localhost(const char *name)
@@ -179,7 +179,7 @@ static void answer_any(struct gate_cage *cage, const struct gate_query *query,
     }
     union gate_address address;
     gate_name_address(name, &address);
-    add_address(answer, &address);
+    gate_names_add_address(answer, &address);
 }
 
 static void tell_unknown(struct gate_cage *cage, const char *name)
@@ -194,12 +194,12 @@ static void answer_query(struct gate_cage *cage, const struct gate_query *query,
 {
     for (size_t i = 0; i < cage->host_count && query->is_plain; i++)
         if (strcmp(cage->hosts[i].host, query->name) == 0)
-            add_address(answer, &cage->hosts[i].address);
+            gate_names_add_address(answer, &cage->hosts[i].address);
     if (answer->count > 0)
         return;
     if (is_localhost(query->name)) { /* the cage's own, unless declared */
-        add_numeric(answer, "127.0.0.1");
-        add_numeric(answer, "::1");
+        gate_names_add_numeric(answer, "127.0.0.1");
+        gate_names_add_numeric(answer, "::1");
     } else if (cage->names != NULL && is_host_name(query)) {
         answer_any(cage, query, answer);
     } else {

@@ -18,12 +18,12 @@
 #define FLAG_WANTED    0x0100 /* recursion is wanted */
 #define FLAG_AVAILABLE 0x0080 /* and there is some, of a kind: without it some give up */
 
-static uint16_t get16(const uint8_t *at)
+static uint16_t gate_query_get16(const uint8_t *at)
 {
     return (uint16_t)(at[0] << 8 | at[1]);
 }
 
-static void put16(uint8_t **at, unsigned value)
+static void gate_query_put16(uint8_t **at, unsigned value)
 {
     *(*at)++ = (uint8_t)(value >> 8);
     *(*at)++ = (uint8_t)value;
@@ -43,7 +43,7 @@ static char plain_char(uint8_t byte, bool *is_plain)
 }
 
 /* Reads the name at `at`; returns its bytes on the wire, 0 if it is malformed. */
-static size_t read_name(const uint8_t *at, size_t size, struct gate_query *query)
+static size_t gate_query_read_name(const uint8_t *at, size_t size, struct gate_query *query)
 {
     size_t used = 0, length = 0;
     query->is_plain = true;
@@ -68,15 +68,16 @@ static size_t read_name(const uint8_t *at, size_t size, struct gate_query *query
 
 static enum gate_rcode read_question(const uint8_t *packet, size_t size, struct gate_query *query)
 {
-    if (get16(packet + 4) != 1 || get16(packet + 6) != 0 || get16(packet + 8) != 0)
+    if (gate_query_get16(packet + 4) != 1 || gate_query_get16(packet + 6) != 0 ||
+        gate_query_get16(packet + 8) != 0)
         return GATE_RCODE_FORMAT;
-    size_t name = read_name(packet + HEADER_BYTES, size - HEADER_BYTES, query);
+    size_t name = gate_query_read_name(packet + HEADER_BYTES, size - HEADER_BYTES, query);
     if (name == 0 || HEADER_BYTES + name + 4 > size)
         return GATE_RCODE_FORMAT;
     const uint8_t *rest = packet + HEADER_BYTES + name;
-    query->type = get16(rest);
+    query->type = gate_query_get16(rest);
     query->question_size = name + 4;
-    return get16(rest + 2) == CLASS_IN ? GATE_RCODE_OK : GATE_RCODE_REFUSED;
+    return gate_query_get16(rest + 2) == CLASS_IN ? GATE_RCODE_OK : GATE_RCODE_REFUSED;
 }
 
 bool gate_query_read(const uint8_t *packet, size_t size, struct gate_query *ret_query,
@@ -84,10 +85,11 @@ bool gate_query_read(const uint8_t *packet, size_t size, struct gate_query *ret_
 {
     if (size < HEADER_BYTES || size > GATE_PACKET_MAX)
         return false;
-    uint16_t flags = get16(packet + 2);
+    uint16_t flags = gate_query_get16(packet + 2);
     if (flags & FLAG_RESPONSE)
         return false; /* answering answers could go on for ever */
-    struct gate_query query = {.id = get16(packet), .recursion_wanted = flags & FLAG_WANTED};
+    struct gate_query query = {.id = gate_query_get16(packet),
+                               .recursion_wanted = flags & FLAG_WANTED};
     *ret_rcode = flags & FLAG_OPCODE ? GATE_RCODE_NOT_DONE : read_question(packet, size, &query);
     *ret_query = query;
     return true;
@@ -95,22 +97,22 @@ bool gate_query_read(const uint8_t *packet, size_t size, struct gate_query *ret_
 
 /* -- writing ----------------------------------------------------------------------------------- */
 
-static bool is_wanted(const struct gate_query *query, const union gate_address *address)
+static bool gate_query_is_wanted(const struct gate_query *query, const union gate_address *address)
 {
     uint16_t type = address->any.sa_family == AF_INET ? GATE_QUERY_A : GATE_QUERY_AAAA;
     return query->type == type || query->type == GATE_QUERY_ALL;
 }
 
-static void put_record(uint8_t **at, const union gate_address *address)
+static void gate_query_put_record(uint8_t **at, const union gate_address *address)
 {
     bool is_v4 = address->any.sa_family == AF_INET;
     size_t bytes = is_v4 ? 4 : 16;
-    put16(at, 0xC000 | HEADER_BYTES); /* the name of the question */
-    put16(at, is_v4 ? GATE_QUERY_A : GATE_QUERY_AAAA);
-    put16(at, CLASS_IN);
-    put16(at, 0);
-    put16(at, TTL_SECONDS);
-    put16(at, (unsigned)bytes);
+    gate_query_put16(at, 0xC000 | HEADER_BYTES); /* the name of the question */
+    gate_query_put16(at, is_v4 ? GATE_QUERY_A : GATE_QUERY_AAAA);
+    gate_query_put16(at, CLASS_IN);
+    gate_query_put16(at, 0);
+    gate_query_put16(at, TTL_SECONDS);
+    gate_query_put16(at, (unsigned)bytes);
     memcpy(*at, is_v4 ? (const void *)&address->v4.sin_addr : (const void *)&address->v6.sin6_addr,
            bytes);
     *at += bytes;
@@ -127,18 +129,19 @@ size_t gate_answer_write(const uint8_t *packet, const struct gate_query *query,
     at += query->question_size;
     unsigned records = 0;
     for (size_t i = 0; i < count && (size_t)(end - at) >= record_max; i++) {
-        if (rcode != GATE_RCODE_OK || !is_wanted(query, &addresses[i]))
+        if (rcode != GATE_RCODE_OK || !gate_query_is_wanted(query, &addresses[i]))
             continue;
-        put_record(&at, &addresses[i]);
+        gate_query_put_record(&at, &addresses[i]);
         records++;
     }
     uint8_t *head = ret_answer;
-    put16(&head, query->id);
-    put16(&head, FLAG_RESPONSE | (get16(packet + 2) & FLAG_OPCODE) | FLAG_AUTHORITY |
-                     (query->recursion_wanted ? FLAG_WANTED : 0) | FLAG_AVAILABLE | rcode);
-    put16(&head, query->question_size > 0);
-    put16(&head, records);
-    put16(&head, 0);
-    put16(&head, 0);
+    gate_query_put16(&head, query->id);
+    gate_query_put16(&head, FLAG_RESPONSE | (gate_query_get16(packet + 2) & FLAG_OPCODE) |
+                                FLAG_AUTHORITY | (query->recursion_wanted ? FLAG_WANTED : 0) |
+                                FLAG_AVAILABLE | rcode);
+    gate_query_put16(&head, query->question_size > 0);
+    gate_query_put16(&head, records);
+    gate_query_put16(&head, 0);
+    gate_query_put16(&head, 0);
     return (size_t)(at - ret_answer);
 }

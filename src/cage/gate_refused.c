@@ -34,7 +34,8 @@ static size_t read_ip(const uint8_t *packet, size_t size, union gate_address *re
 }
 
 /* True for the answer to an attempt to connect to `ret_target`. */
-static bool read_refusal(const uint8_t *packet, size_t size, union gate_address *ret_target)
+static bool gate_refused_read_refusal(const uint8_t *packet, size_t size,
+                                      union gate_address *ret_target)
 {
     size_t at = read_ip(packet, size, ret_target);
     if (at == 0)
@@ -48,7 +49,7 @@ static bool read_refusal(const uint8_t *packet, size_t size, union gate_address 
     return tcp.rst && tcp.ack && !tcp.syn && tcp.seq == 0;
 }
 
-static void tell(struct gate_cage *cage, const union gate_address *target)
+static void gate_refused_tell(struct gate_cage *cage, const union gate_address *target)
 {
     uint16_t port = gate_address_port(target);
     if (gate_cage_host(cage, target, port) != NULL)
@@ -73,7 +74,8 @@ void gate_refused_ready(struct gate_source *source, uint32_t events)
             return;
         union gate_address target;
         if (size >= 0 && (size_t)size >= socket->head_size &&
-            read_refusal(packet + socket->head_size, (size_t)size - socket->head_size, &target))
-            tell(socket->cage, &target);
+            gate_refused_read_refusal(packet + socket->head_size, (size_t)size - socket->head_size,
+                                      &target))
+            gate_refused_tell(socket->cage, &target);
     }
 }

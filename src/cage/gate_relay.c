@@ -119,7 +119,7 @@ static const char *current_address(const struct gate_connection *connection,
     return text;
 }
 
-static void refuse(struct gate_connection *connection, const struct gate_lookup *lookup)
+static void gate_relay_refuse(struct gate_connection *connection, const struct gate_lookup *lookup)
 {
     struct gate_event event = {.kind = GATE_DENIED,
                                .host = connection->host,
@@ -131,7 +131,7 @@ static void refuse(struct gate_connection *connection, const struct gate_lookup 
     close_connection(connection, true);
 }
 
-static void fail(struct gate_connection *connection, const char *reason)
+static void gate_relay_fail(struct gate_connection *connection, const char *reason)
 {
     char address[GATE_ADDRESS_TEXT];
     struct gate_event event = {.kind = GATE_FAILED,
@@ -144,7 +144,7 @@ static void fail(struct gate_connection *connection, const char *reason)
 }
 
 /* An open connection is over; reason is "" where the two sides ended it. */
-static void end(struct gate_connection *connection, bool reset, const char *reason)
+static void gate_relay_end(struct gate_connection *connection, bool reset, const char *reason)
 {
     char address[GATE_ADDRESS_TEXT];
     struct gate_event event = {
@@ -165,16 +165,16 @@ void gate_connections_end(struct gate_cage *cage, const char *reason)
 {
     while (cage->connections != NULL) {
         if (cage->connections->stage == STAGE_OPEN)
-            end(cage->connections, true, reason);
+            gate_relay_end(cage->connections, true, reason);
         else
-            fail(cage->connections, reason);
+            gate_relay_fail(cage->connections, reason);
     }
 }
 
 /* -- taking turns -------------------------------------------------------------------------------
  */
 
-static void make_ready(struct gate_connection *connection)
+static void gate_relay_make_ready(struct gate_connection *connection)
 {
     struct gate_cage *cage = connection->cage;
     struct gate *gate = cage->gate;
@@ -202,14 +202,14 @@ static void move_both(struct gate_connection *connection)
     if (connection->inner.bytes + connection->outer.bytes != before)
         connection->moved_ms = loop_now_ms(gate->relay);
     if (out == GATE_MOVED_BROKEN || in == GATE_MOVED_BROKEN)
-        end(connection, true, "");
+        gate_relay_end(connection, true, "");
     else if (connection->inner.is_finished && connection->outer.is_finished)
-        end(connection, false, "");
+        gate_relay_end(connection, false, "");
     else if (out == GATE_MOVED_SHARE || in == GATE_MOVED_SHARE)
-        make_ready(connection);
+        gate_relay_make_ready(connection);
 }
 
-static struct gate_connection *take_ready(struct gate_cage *cage)
+static struct gate_connection *gate_relay_take_ready(struct gate_cage *cage)
 {
     struct gate_connection *connection = cage->ready;
     cage->ready = connection->next_ready;
@@ -222,7 +222,7 @@ static struct gate_connection *take_ready(struct gate_cage *cage)
 static void run_cage(struct gate_cage *cage)
 {
     for (int i = 0; i < CONNECTIONS_PER_TURN && cage->ready != NULL; i++) {
-        struct gate_connection *connection = take_ready(cage);
+        struct gate_connection *connection = gate_relay_take_ready(cage);
         if (connection->stage == STAGE_OVER)
             bury(connection);
         else
@@ -240,7 +240,7 @@ bool gate_run_ready(struct gate *gate)
         cage->is_ready = false;
         run_cage(cage);
         if (cage->ready != NULL)
-            make_ready(cage->ready);
+            gate_relay_make_ready(cage->ready);
     }
     return gate->ready != NULL;
 }
@@ -249,7 +249,7 @@ void gate_forget_ready(struct gate_cage *cage)
 {
     struct gate *gate = cage->gate;
     while (cage->ready != NULL)
-        bury(take_ready(cage)); /* all are over */
+        bury(gate_relay_take_ready(cage)); /* all are over */
     if (!cage->is_ready)
         return;
     struct gate_cage **link = &gate->ready;
@@ -280,7 +280,7 @@ static void watch_idle(struct gate_connection *connection)
     uint64_t limit = idle_limit(connection), now = loop_now_ms(relay);
     uint64_t idle = now - connection->moved_ms;
     if (limit != 0 && idle >= limit) {
-        end(connection, true, "no byte for too long");
+        gate_relay_end(connection, true, "no byte for too long");
         return;
     }
     uint64_t wait = limit != 0 ? limit - idle : HALF_OPEN_IDLE_MS;
@@ -300,8 +300,9 @@ static void on_timer(struct loop_timer *timer)
         connection->last_error = ETIMEDOUT;
         connect_next(connection);
     } else {
-        fail(connection, connection->stage == STAGE_LOOKING ? "looking up the name took too long"
-                                                            : "no answer within the time");
+        gate_relay_fail(connection, connection->stage == STAGE_LOOKING
+                                        ? "looking up the name took too long"
+                                        : "no answer within the time");
     }
 }
 
@@ -329,10 +330,10 @@ static void open_connection(struct gate_connection *connection)
     };
     gate_tell(connection->cage, &event);
     watch_idle(connection);
-    make_ready(connection);
+    gate_relay_make_ready(connection);
 }
 
-static void take_events(struct gate_side *side, uint32_t events)
+static void gate_relay_take_events(struct gate_side *side, uint32_t events)
 {
     side->hung_up |= (events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0;
     side->may_read |= (events & EPOLLIN) != 0 || side->hung_up;
@@ -342,20 +343,20 @@ static void on_inner(struct gate_source *source, uint32_t events)
 {
     struct gate_side *side = KG_CONTAINER(source, struct gate_side, source);
     struct gate_connection *connection = side->connection;
-    take_events(side, events);
+    gate_relay_take_events(side, events);
     if (connection->stage == STAGE_OPEN)
-        make_ready(connection);
+        gate_relay_make_ready(connection);
     else if (events & (EPOLLHUP | EPOLLERR))
-        fail(connection, "the plugin gave up before there was a connection");
+        gate_relay_fail(connection, "the plugin gave up before there was a connection");
 }
 
 static void on_outer(struct gate_source *source, uint32_t events)
 {
     struct gate_side *side = KG_CONTAINER(source, struct gate_side, source);
     struct gate_connection *connection = side->connection;
-    take_events(side, events);
+    gate_relay_take_events(side, events);
     if (connection->stage == STAGE_OPEN) {
-        make_ready(connection);
+        gate_relay_make_ready(connection);
         return;
     }
     int error = 0;
@@ -412,10 +413,10 @@ static void connect_next(struct gate_connection *connection)
         loop_timer_start(relay, &connection->timer, time / left, on_timer);
         return;
     }
-    fail(connection, strerror(connection->last_error));
+    gate_relay_fail(connection, strerror(connection->last_error));
 }
 
-static void on_found(struct gate_lookup *lookup)
+static void gate_relay_on_found(struct gate_lookup *lookup)
 {
     if (lookup->cage != NULL)
         forget_lookup(lookup);
@@ -428,9 +429,9 @@ static void on_found(struct gate_lookup *lookup)
         if (lookup->found == GATE_FOUND)
             connect_next(connection);
         else if (lookup->found == GATE_FOUND_DENIED)
-            refuse(connection, lookup);
+            gate_relay_refuse(connection, lookup);
         else
-            fail(connection, lookup->reason);
+            gate_relay_fail(connection, lookup->reason);
     }
     free(lookup);
 }
@@ -449,7 +450,7 @@ static struct gate_lookup *new_lookup(const struct gate_connection *connection)
 {
     struct gate_cage *cage = connection->cage;
     struct gate_lookup *lookup = kg_alloc(sizeof(*lookup));
-    lookup->done = on_found;
+    lookup->done = gate_relay_on_found;
     lookup->owner = lookup->cage = cage;
     memcpy(lookup->host, connection->host, sizeof(lookup->host));
     lookup->port = connection->port;
@@ -461,7 +462,7 @@ static struct gate_lookup *new_lookup(const struct gate_connection *connection)
 }
 
 /* Connections that wait for the same host share one look-up. */
-static void look_up(struct gate_connection *connection)
+static void gate_relay_look_up(struct gate_connection *connection)
 {
     struct gate_lookup *known = find_lookup(connection);
     struct gate_lookup *lookup = known ? known : new_lookup(connection);
@@ -498,7 +499,7 @@ void gate_connection_begin(struct gate_cage *cage, int fd, const struct gate_tar
     int result =
         gate_watch(gate, &connection->inner.source, EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET);
     if (result < 0)
-        fail(connection, strerror(-result));
+        gate_relay_fail(connection, strerror(-result));
     else
-        look_up(connection);
+        gate_relay_look_up(connection);
 }

@@ -65,7 +65,7 @@ static const char *judge_one(struct gate_lookup *lookup, const union gate_addres
     return reason;
 }
 
-static const char *judge(struct gate_lookup *lookup, const union gate_address *address)
+static const char *gate_resolve_judge(struct gate_lookup *lookup, const union gate_address *address)
 {
     union gate_address inner;
     const char *reason = judge_one(lookup, address, address);
@@ -74,12 +74,12 @@ static const char *judge(struct gate_lookup *lookup, const union gate_address *a
     return reason;
 }
 
-static void add_address(struct gate_lookup *lookup, const union gate_address *address)
+static void gate_resolve_add_address(struct gate_lookup *lookup, const union gate_address *address)
 {
     for (size_t i = 0; i < lookup->count; i++)
         if (gate_address_same_host(&lookup->addresses[i], address))
             return;
-    const char *reason = judge(lookup, address);
+    const char *reason = gate_resolve_judge(lookup, address);
     if (reason == NULL && lookup->count < GATE_ADDRESSES_MAX)
         lookup->addresses[lookup->count++] = *address;
     if (reason != NULL && lookup->reason[0] == '\0') {
@@ -88,11 +88,11 @@ static void add_address(struct gate_lookup *lookup, const union gate_address *ad
     }
 }
 
-static void add_numeric(struct gate_lookup *lookup, const char *text)
+static void gate_resolve_add_numeric(struct gate_lookup *lookup, const char *text)
 {
     union gate_address address;
     if (gate_address_parse(text, lookup->port, &address))
-        add_address(lookup, &address);
+        gate_resolve_add_address(lookup, &address);
 }
 
 static void ask_name_server(struct gate_lookup *lookup)
@@ -111,26 +111,26 @@ static void ask_name_server(struct gate_lookup *lookup)
     for (const struct addrinfo *at = list; at != NULL && seen < ADDRESSES_ALL; at = at->ai_next) {
         union gate_address address;
         if (gate_address_take(at->ai_addr, at->ai_addrlen, &address))
-            add_address(lookup, &address);
+            gate_resolve_add_address(lookup, &address);
         seen++;
     }
     freeaddrinfo(list);
 }
 
-static bool is_numeric(const struct gate_lookup *lookup)
+static bool gate_resolve_is_numeric(const struct gate_lookup *lookup)
 {
     return gate_trust_of(lookup->host) != GATE_TRUST_NAME;
 }
 
-static void run(struct gate_lookup *lookup)
+static void gate_resolve_run(struct gate_lookup *lookup)
 {
     if (lookup->trust == GATE_TRUST_LOCALHOST) {
-        add_numeric(lookup, "127.0.0.1");
-        add_numeric(lookup, "::1");
+        gate_resolve_add_numeric(lookup, "127.0.0.1");
+        gate_resolve_add_numeric(lookup, "::1");
         if (lookup->reason[0] != '\0')
             lookup->count = 0; /* a listener of ours: its other address is no way around */
-    } else if (is_numeric(lookup)) {
-        add_numeric(lookup, lookup->host);
+    } else if (gate_resolve_is_numeric(lookup)) {
+        gate_resolve_add_numeric(lookup, lookup->host);
     } else {
         ask_name_server(lookup);
     }
@@ -144,7 +144,7 @@ static void run(struct gate_lookup *lookup)
 
 /* -- the pool ---------------------------------------------------------------------------------- */
 
-static void on_message(struct loop_message *message)
+static void gate_resolve_on_message(struct loop_message *message)
 {
     struct gate_lookup *lookup = KG_CONTAINER(message, struct gate_lookup, message);
     lookup->done(lookup);
@@ -167,7 +167,7 @@ static void unqueue(struct gate_resolver *resolver, struct gate_lookup **link)
 }
 
 /* Moves the first look-up whose owner has its share left to those that run. */
-static struct gate_lookup *take(struct gate_resolver *resolver)
+static struct gate_lookup *gate_resolve_take(struct gate_resolver *resolver)
 {
     for (struct gate_lookup **link = &resolver->queue; *link != NULL; link = &(*link)->next) {
         struct gate_lookup *lookup = *link;
@@ -181,7 +181,7 @@ static struct gate_lookup *take(struct gate_resolver *resolver)
     return NULL;
 }
 
-static void give_back(struct gate_resolver *resolver, struct gate_lookup *lookup)
+static void gate_resolve_give_back(struct gate_resolver *resolver, struct gate_lookup *lookup)
 {
     struct gate_lookup **link = &resolver->running;
     while (*link != lookup)
@@ -193,20 +193,20 @@ static void give_back(struct gate_resolver *resolver, struct gate_lookup *lookup
         loop_post(resolver->relay, &lookup->message);
 }
 
-static void destroy(struct gate_resolver *resolver)
+static void gate_resolve_destroy(struct gate_resolver *resolver)
 {
     pthread_cond_destroy(&resolver->wake);
     pthread_mutex_destroy(&resolver->lock);
     free(resolver);
 }
 
-static void *work(void *data)
+static void *gate_resolve_work(void *data)
 {
     struct gate_resolver *resolver = data;
     pthread_setname_np(pthread_self(), "kaged-names");
     pthread_mutex_lock(&resolver->lock);
     while (!resolver->closed) {
-        struct gate_lookup *lookup = take(resolver);
+        struct gate_lookup *lookup = gate_resolve_take(resolver);
         if (lookup == NULL) {
             resolver->idle++;
             pthread_cond_wait(&resolver->wake, &resolver->lock);
@@ -214,14 +214,14 @@ static void *work(void *data)
             continue;
         }
         pthread_mutex_unlock(&resolver->lock);
-        run(lookup);
+        gate_resolve_run(lookup);
         pthread_mutex_lock(&resolver->lock);
-        give_back(resolver, lookup);
+        gate_resolve_give_back(resolver, lookup);
     }
     bool last = --resolver->threads == 0;
     pthread_mutex_unlock(&resolver->lock);
     if (last)
-        destroy(resolver);
+        gate_resolve_destroy(resolver);
     return NULL;
 }
 
@@ -233,7 +233,7 @@ static void add_thread(struct gate_resolver *resolver)
     pthread_attr_init(&attributes);
     pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
     pthread_attr_setstacksize(&attributes, STACK_BYTES);
-    if (pthread_create(&thread, &attributes, work, resolver) == 0)
+    if (pthread_create(&thread, &attributes, gate_resolve_work, resolver) == 0)
         resolver->threads++;
     pthread_attr_destroy(&attributes);
 }
@@ -267,10 +267,10 @@ static bool enqueue(struct gate_resolver *resolver, struct gate_lookup *lookup)
 
 void gate_resolver_ask(struct gate_resolver *resolver, struct gate_lookup *lookup)
 {
-    lookup->message.deliver = on_message;
+    lookup->message.deliver = gate_resolve_on_message;
     lookup->next = NULL;
-    if (is_numeric(lookup)) {
-        run(lookup);
+    if (gate_resolve_is_numeric(lookup)) {
+        gate_resolve_run(lookup);
         lookup->done(lookup);
     } else if (!enqueue(resolver, lookup)) {
         lookup->found = GATE_FOUND_NOTHING;
@@ -306,5 +306,5 @@ void gate_resolver_free(struct gate_resolver *resolver)
     pthread_cond_broadcast(&resolver->wake);
     pthread_mutex_unlock(&resolver->lock);
     if (last)
-        destroy(resolver);
+        gate_resolve_destroy(resolver);
 }

@@ -87,7 +87,7 @@ enum cage_kernel_log cage_kernel_log_open(int *ret_fd)
 /* -- records ----------------------------------------------------------------------------------- */
 
 /* The value of a field: up to a blank, or between quotes. Empty if there is none. */
-static struct kg_str field(const char *record, const char *key)
+static struct kg_str kernel_log_field(const char *record, const char *key)
 {
     for (const char *at = record; (at = strstr(at, key)) != NULL; at++) {
         if (at != record && at[-1] != ' ')
@@ -100,7 +100,7 @@ static struct kg_str field(const char *record, const char *key)
     return KG_STR_NULL;
 }
 
-static bool is_hex(struct kg_str text)
+static bool kernel_log_is_hex(struct kg_str text)
 {
     for (size_t i = 0; i < text.length; i++)
         if (kg_hex_digit(text.data[i]) < 0)
@@ -109,10 +109,10 @@ static bool is_hex(struct kg_str text)
 }
 
 /* A path with unusual characters comes as hexadecimal digits, without quotes. */
-static char *path_of(const char *record)
+static char *kernel_log_path_of(const char *record)
 {
-    struct kg_str text = field(record, "path=");
-    if (text.length == 0 || text.data[-1] == '"' || !is_hex(text))
+    struct kg_str text = kernel_log_field(record, "path=");
+    if (text.length == 0 || text.data[-1] == '"' || !kernel_log_is_hex(text))
         return kg_str_dup(text);
     struct kg_buf path = {0};
     for (size_t i = 0; i < text.length; i += 2) {
@@ -125,22 +125,22 @@ static char *path_of(const char *record)
 /* In the words of a capability: "fs.make_reg" and its like are all writing. */
 static enum cage_access access_of(const char *record)
 {
-    struct kg_str blockers = field(record, "blockers=");
+    struct kg_str blockers = kernel_log_field(record, "blockers=");
     if (kg_str_is(blockers, "fs.execute"))
         return CAGE_ACCESS_EXECUTE;
     return kg_str_starts(blockers, "fs.") ? CAGE_ACCESS_WRITE : CAGE_ACCESS_PROCESS;
 }
 
 /* 0 if there is none: no domain has that number. */
-static uint64_t domain_of(const char *record)
+static uint64_t kernel_log_domain_of(const char *record)
 {
-    struct kg_str text = field(record, "domain=");
+    struct kg_str text = kernel_log_field(record, "domain=");
     return text.length > 0 ? strtoull(text.data, NULL, 16) : 0;
 }
 
-static pid_t pid_of(const char *record)
+static pid_t kernel_log_pid_of(const char *record)
 {
-    struct kg_str text = field(record, "pid=");
+    struct kg_str text = kernel_log_field(record, "pid=");
     long pid = text.length > 0 ? strtol(text.data, NULL, 10) : 0;
     return pid > 0 && pid <= INT32_MAX ? (pid_t)pid : 0;
 }
@@ -154,14 +154,14 @@ int cage_kernel_log_read(int fd, struct cage_denial *ret_denial)
     buffer[got] = '\0';
     const struct nlmsghdr *header = (const struct nlmsghdr *)buffer;
     const char *record = buffer + NLMSG_HDRLEN;
-    if (got < (ssize_t)NLMSG_HDRLEN || domain_of(record) == 0)
+    if (got < (ssize_t)NLMSG_HDRLEN || kernel_log_domain_of(record) == 0)
         return 0;
-    struct cage_denial denial = {.domain = domain_of(record)};
+    struct cage_denial denial = {.domain = kernel_log_domain_of(record)};
     if (header->nlmsg_type == AUDIT_LANDLOCK_DOMAIN)
-        denial.pid = pid_of(record);
+        denial.pid = kernel_log_pid_of(record);
     if (header->nlmsg_type == AUDIT_LANDLOCK_ACCESS) {
         denial.access = access_of(record);
-        denial.path = path_of(record);
+        denial.path = kernel_log_path_of(record);
     }
     if (denial.pid == 0 && denial.path == NULL)
         return 0;

@@ -213,7 +213,7 @@ static int write_orders(struct launch *launch, struct kg_err *err)
 }
 
 /* What the cage needs until it stands goes with it. */
-static void hand_over(struct launch *launch, struct cage_launched *launched)
+static void cage_launch_hand_over(struct launch *launch, struct cage_launched *launched)
 {
     size_t count = launch->plan->steps.count;
     launched->held = kg_alloc_array(count + 1, sizeof(int));
@@ -245,7 +245,7 @@ int cage_launch(const struct cage_plan *plan, struct cage_stage *stage, struct c
     if (result < 0)
         return kg_wrap(err, result, "plugin %s", plan->name);
     *ret_launched = cage_ready_go(ready);
-    hand_over(&launch, ret_launched);
+    cage_launch_hand_over(&launch, ret_launched);
     return 0;
 }
 

@@ -27,7 +27,7 @@ struct cage_mounted {
 };
 
 /* In place: a blank, a tab, a line's end and a backslash are written as three octal digits. */
-static void unescape(char *text)
+static void mounted_unescape(char *text)
 {
     char *to = text;
     for (const char *from = text; *from != '\0'; to++) {
@@ -40,7 +40,7 @@ static void unescape(char *text)
     *to = '\0';
 }
 
-static void add_line(struct cage_mounted *mounted, char *line)
+static void mounted_add_line(struct cage_mounted *mounted, char *line)
 {
     char *fields[FIELDS] = {0}, *next = NULL;
     size_t count = 0;
@@ -49,8 +49,8 @@ static void add_line(struct cage_mounted *mounted, char *line)
         fields[count++] = field;
     if (count < FIELDS)
         return;
-    unescape(fields[3]);
-    unescape(fields[4]);
+    mounted_unescape(fields[3]);
+    mounted_unescape(fields[4]);
     mounted->items = kg_realloc(mounted->items, (mounted->count + 1) * sizeof(*mounted->items));
     mounted->items[mounted->count++] =
         (struct mount){strtoull(fields[0], NULL, 10), kg_str(fields[2]), fields[3], fields[4]};
@@ -66,7 +66,7 @@ struct cage_mounted *cage_mounted_read(void)
     }
     for (char *line = strtok_r(kg_buf_terminate(&mounted->text), "\n", &next); line != NULL;
          line = strtok_r(NULL, "\n", &next))
-        add_line(mounted, line);
+        mounted_add_line(mounted, line);
     return mounted;
 }
 
@@ -80,7 +80,7 @@ void cage_mounted_free(struct cage_mounted *mounted)
 }
 
 /* What the mount shows at that path below its mount point, as a path of its file system. Owned. */
-static char *place_in(const struct mount *mount, const char *path)
+static char *mounted_place_in(const struct mount *mount, const char *path)
 {
     const char *rest = strcmp(mount->point, "/") == 0 ? path : path + strlen(mount->point);
     const char *root = strcmp(mount->root, "/") == 0 ? "" : mount->root;
@@ -113,8 +113,8 @@ bool cage_mounted_overlap(const struct cage_mounted *mounted, const char *path, 
     const struct mount *here = mount_of(mounted, path), *there = mount_of(mounted, folder);
     if (there == NULL)
         return false; /* it is not there yet, and has no other name */
-    kg_auto(kg_free) char *place = place_in(there, folder);
-    kg_auto(kg_free) char *own = here != NULL ? place_in(here, path) : NULL;
+    kg_auto(kg_free) char *place = mounted_place_in(there, folder);
+    kg_auto(kg_free) char *own = here != NULL ? mounted_place_in(here, path) : NULL;
     if (own != NULL && kg_str_equal(here->device, there->device) && is_same_tree(own, place))
         return true;
     for (size_t i = 0; i < mounted->count; i++) {

@@ -48,7 +48,7 @@ const char *cage_noise_of(const char *path)
     return NULL;
 }
 
-static bool is_of_system(const char *path)
+static bool needs_is_of_system(const char *path)
 {
     for (size_t i = 0; i < KG_COUNT(systems); i++)
         if (kg_path_within(path, systems[i]))
@@ -85,7 +85,7 @@ static const char *why_not(const struct cage_attempt *attempt, const char *path,
         noise = cage_noise_of(attempt->what);
     if (noise != NULL)
         return noise;
-    if (looks && is_of_system(path))
+    if (looks && needs_is_of_system(path))
         return "a folder or file of the system that was only looked at";
     if (looks && !cage_place_may_be_given(path))
         return cage_on_the_way;

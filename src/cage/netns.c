@@ -3,7 +3,7 @@
  * cage's user and network namespaces, where alone it has rights, opens the sockets that the plan
  * names, hands them out and ends. The plugin does not run yet, and the child never executes
  * anything of it. Nothing in this file acts on the host's own network: all that does so comes after
- * enter().
+ * netns_enter().
  *
  * lo is the only interface. Every address there is, v4 and v6, is made local to it, so a listener
  * can have any, and a connection to where nobody listens is refused at once.
@@ -55,7 +55,7 @@ struct making {
 /* -- entering ---------------------------------------------------------------------------------- */
 
 /* The cage may nest a user namespace in another: wanted is the one that the network belongs to. */
-static int enter(pid_t pid1, int pid1_fd, uid_t uid, struct kg_err *err)
+static int netns_enter(pid_t pid1, int pid1_fd, uid_t uid, struct kg_err *err)
 {
     char path[64];
     snprintf(path, sizeof(path), "/proc/%d/ns/net", pid1);
@@ -100,7 +100,7 @@ static void add_attribute(struct request *request, unsigned short type, const vo
 }
 
 /* The kernel's answer: 0 or a negative errno; words about links that come between are skipped. */
-static int read_answer(int route)
+static int netns_read_answer(int route)
 {
     for (;;) {
         union {
@@ -117,15 +117,15 @@ static int read_answer(int route)
     }
 }
 
-static int ask(const struct making *making, struct request *request)
+static int netns_ask(const struct making *making, struct request *request)
 {
     request->header.nlmsg_flags |= NLM_F_REQUEST | NLM_F_ACK;
     if (send(making->route, request, request->header.nlmsg_len, 0) < 0)
         return -errno;
-    return read_answer(making->route);
+    return netns_read_answer(making->route);
 }
 
-static int add_address(const struct making *making)
+static int netns_add_address(const struct making *making)
 {
     struct request request = {.header = {.nlmsg_len = NLMSG_LENGTH(sizeof(struct ifaddrmsg)),
                                          .nlmsg_type = RTM_NEWADDR,
@@ -138,7 +138,7 @@ static int add_address(const struct making *making)
     inet_pton(AF_INET, CAGE_NET_GATE, &gate);
     add_attribute(&request, IFA_LOCAL, &gate, sizeof(gate));
     add_attribute(&request, IFA_ADDRESS, &gate, sizeof(gate));
-    return ask(making, &request);
+    return netns_ask(making, &request);
 }
 
 /*
@@ -158,7 +158,7 @@ static int add_route(const struct making *making, unsigned char family, const vo
                                         .rtm_type = RTN_LOCAL}};
     add_attribute(&request, RTA_OIF, &making->lo, sizeof(making->lo));
     add_attribute(&request, RTA_PREFSRC, source, length);
-    return ask(making, &request);
+    return netns_ask(making, &request);
 }
 
 /* bwrap brings lo up while it builds the cage, and gives up if somebody was faster. */
@@ -214,7 +214,7 @@ static int make_everything_local(struct making *making, struct kg_err *err)
         result = wait_for_lo(making, err);
     if (result < 0)
         return result;
-    result = add_address(making);
+    result = netns_add_address(making);
     if (result < 0)
         return kg_fail_errno(err, -result, "add %s to lo", CAGE_NET_GATE);
     result = add_route(making, AF_INET, &gate, sizeof(gate));
@@ -235,7 +235,7 @@ union address {
     struct sockaddr_in6 v6;
 };
 
-static socklen_t read_address(const char *text, uint16_t port, union address *ret_address)
+static socklen_t netns_read_address(const char *text, uint16_t port, union address *ret_address)
 {
     *ret_address = (union address){.v4 = {.sin_family = AF_INET, .sin_port = htons(port)}};
     if (inet_pton(AF_INET, text, &ret_address->v4.sin_addr) == 1)
@@ -261,7 +261,7 @@ static int set_options(int fd, int family)
 static int open_bound(const char *text, uint16_t port, int type, struct kg_err *err)
 {
     union address address;
-    socklen_t length = read_address(text, port, &address);
+    socklen_t length = netns_read_address(text, port, &address);
     if (length == 0)
         return kg_fail(err, KG_E_CAGE, "%s is not an address", text);
     kg_auto(kg_close) int fd =
@@ -342,9 +342,9 @@ static int give_sockets(const struct making *making, struct kg_err *err)
 
 /* -- the child --------------------------------------------------------------------------------- */
 
-static int make(struct making *making, pid_t pid1, int pid1_fd, struct kg_err *err)
+static int netns_make(struct making *making, pid_t pid1, int pid1_fd, struct kg_err *err)
 {
-    int result = enter(pid1, pid1_fd, making->uid, err);
+    int result = netns_enter(pid1, pid1_fd, making->uid, err);
     if (result < 0)
         return result;
     /* Only now: a change of user clears it. */
@@ -363,7 +363,7 @@ static int make(struct making *making, pid_t pid1, int pid1_fd, struct kg_err *e
 }
 
 /* Signals as a program expects them: those of the spawner's loop are blocked. */
-static void reset_signals(void)
+static void netns_reset_signals(void)
 {
     sigset_t none;
     sigemptyset(&none);
@@ -387,9 +387,9 @@ __attribute__((noreturn)) static void be_the_maker(struct making *making, pid_t 
 {
     struct kg_err err = {0};
     struct word word = {.kind = SAYS_DONE};
-    reset_signals();
+    netns_reset_signals();
     close_others(making->socket, pid1_fd);
-    int result = make(making, pid1, pid1_fd, &err);
+    int result = netns_make(making, pid1, pid1_fd, &err);
     if (result < 0) {
         word.kind = SAYS_FAILED;
         snprintf(word.error, sizeof(word.error), "%s", err.message);

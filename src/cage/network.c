@@ -37,7 +37,7 @@ static bool is_literal(const char *host)
 }
 
 /* It becomes a line of /etc/hosts, so nothing in it may end the line or start another word. */
-static bool is_name(const char *host)
+static bool network_is_name(const char *host)
 {
     size_t length = strspn(host, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
                                  "0123456789-_.");
@@ -73,7 +73,7 @@ static const char *address_of_literal(const char *host, char ret_text[INET6_ADDR
     return inet_pton(AF_INET6, host, &v6) == 1 ? address_of_v6(&v6, ret_text) : NULL;
 }
 
-static bool is_declared(const struct cage_policy *policy, const char *address)
+static bool network_is_declared(const struct cage_policy *policy, const char *address)
 {
     char text[INET6_ADDRSTRLEN];
     for (size_t i = 0; i < policy->reach_count; i++) {
@@ -98,7 +98,7 @@ static void address_of_name(struct planning *planning, const char *name,
     do {
         struct in_addr next = {htonl(++planning->last)};
         inet_ntop(AF_INET, &next, ret_text, INET6_ADDRSTRLEN);
-    } while (is_declared(planning->policy, ret_text));
+    } while (network_is_declared(planning->policy, ret_text));
 }
 
 /* -- listeners --------------------------------------------------------------------------------- */
@@ -111,8 +111,8 @@ static bool has_listener(const struct cage_network *network, const char *address
     return false;
 }
 
-static int add_listener(struct planning *planning, const char *host, const char *address,
-                        uint16_t port, struct kg_err *err)
+static int network_add_listener(struct planning *planning, const char *host, const char *address,
+                                uint16_t port, struct kg_err *err)
 {
     if (has_listener(planning->network, address, port))
         return 0;
@@ -131,24 +131,26 @@ static int add_literal(struct planning *planning, const struct cage_reach *reach
     if (address == NULL)
         return kg_fail(err, KG_E_CAGE, "plugin %s: network: %s is not the address of one machine",
                        planning->policy->name, reach->host);
-    return add_listener(planning, reach->host, address, reach->port, err);
+    return network_add_listener(planning, reach->host, address, reach->port, err);
 }
 
 static int add_localhost(struct planning *planning, const struct cage_reach *reach,
                          struct kg_err *err)
 {
-    int result = add_listener(planning, reach->host, "127.0.0.1", reach->port, err);
-    return result < 0 ? result : add_listener(planning, reach->host, "::1", reach->port, err);
+    int result = network_add_listener(planning, reach->host, "127.0.0.1", reach->port, err);
+    return result < 0 ? result
+                      : network_add_listener(planning, reach->host, "::1", reach->port, err);
 }
 
-static int add_name(struct planning *planning, const struct cage_reach *reach, struct kg_err *err)
+static int network_add_name(struct planning *planning, const struct cage_reach *reach,
+                            struct kg_err *err)
 {
     char address[INET6_ADDRSTRLEN];
-    if (!is_name(reach->host))
+    if (!network_is_name(reach->host))
         return kg_fail(err, KG_E_CAGE, "plugin %s: network: \"%.40s\" is not a host name",
                        planning->policy->name, reach->host);
     address_of_name(planning, reach->host, address);
-    return add_listener(planning, reach->host, address, reach->port, err);
+    return network_add_listener(planning, reach->host, address, reach->port, err);
 }
 
 static int add_any(struct planning *planning, const struct cage_reach *reach, struct kg_err *err)
@@ -160,7 +162,8 @@ static int add_any(struct planning *planning, const struct cage_reach *reach, st
     return 0;
 }
 
-static int add_reach(struct planning *planning, const struct cage_reach *reach, struct kg_err *err)
+static int network_add_reach(struct planning *planning, const struct cage_reach *reach,
+                             struct kg_err *err)
 {
     if (strcmp(reach->host, "*") == 0)
         return add_any(planning, reach, err);
@@ -168,7 +171,7 @@ static int add_reach(struct planning *planning, const struct cage_reach *reach, 
         return add_localhost(planning, reach, err);
     if (is_literal(reach->host))
         return add_literal(planning, reach, err);
-    return add_name(planning, reach, err);
+    return network_add_name(planning, reach, err);
 }
 
 /* -- redirection ------------------------------------------------------------------------------- */
@@ -230,7 +233,7 @@ static void write_hosts(const struct cage_network *network, struct kg_buf *out)
     }
 }
 
-static void add_files(struct cage_plan *plan)
+static void network_add_files(struct cage_plan *plan)
 {
     kg_auto(kg_buf_free) struct kg_buf hosts = {0};
     write_hosts(&plan->network, &hosts);
@@ -249,7 +252,7 @@ int cage_network_plan(const struct cage_policy *policy, const struct cage_facts 
     inet_pton(AF_INET, CAGE_NET_GATE, &gate);
     struct planning planning = {policy, &plan->network, ntohl(gate.s_addr)};
     for (size_t i = 0; i < policy->reach_count; i++) {
-        int result = add_reach(&planning, &policy->reaches[i], err);
+        int result = network_add_reach(&planning, &policy->reaches[i], err);
         if (result < 0)
             return result;
     }
@@ -260,7 +263,7 @@ int cage_network_plan(const struct cage_policy *policy, const struct cage_facts 
     plan->network.any |= plan->network.asks;
     int result = plan_redirection(policy, facts, &plan->network, err);
     if (result == 0 && cage_plan_has_network(plan))
-        add_files(plan);
+        network_add_files(plan);
     return result;
 }
 

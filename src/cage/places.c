@@ -13,30 +13,30 @@ static const struct place {
 #undef PLACE
 };
 
-static bool is_tree(const struct place *place)
+static bool cage_places_is_tree(const struct place *place)
 {
     return place->rule == TREE || place->rule == MEMORY;
 }
 
 /* The row that the path is, or lies in the tree of; NULL: it is nobody's. */
-static const struct place *place_of(const char *path)
+static const struct place *cage_places_place_of(const char *path)
 {
     for (size_t i = 0; i < KG_COUNT(places); i++)
-        if (is_tree(&places[i]) ? kg_path_within(path, places[i].path)
-                                : strcmp(path, places[i].path) == 0)
+        if (cage_places_is_tree(&places[i]) ? kg_path_within(path, places[i].path)
+                                            : strcmp(path, places[i].path) == 0)
             return &places[i];
     return NULL;
 }
 
 bool cage_place_may_be_given(const char *path)
 {
-    const struct place *place = place_of(path);
+    const struct place *place = cage_places_place_of(path);
     return place == NULL || place->rule == SHARED;
 }
 
 bool cage_place_may_be_installed(const char *path)
 {
-    const struct place *place = place_of(path);
+    const struct place *place = cage_places_place_of(path);
     return place == NULL || (place->rule == MEMORY && strcmp(path, place->path) != 0);
 }
 
@@ -44,9 +44,9 @@ int cage_place_check(const char *path, enum kg_code code, struct kg_err *err)
 {
     if (cage_place_may_be_given(path))
         return 0;
-    const struct place *place = place_of(path);
+    const struct place *place = cage_places_place_of(path);
     int result;
-    if (is_tree(place)) {
+    if (cage_places_is_tree(place)) {
         result = kg_fail(err, code,
                          "%s and what is in it cannot be given to a plugin: it is the "
                          "system's own",

@@ -132,8 +132,8 @@ static int add_trees(const struct cage_policy *policy, struct cage_steps *steps,
     return 0;
 }
 
-static void add_system(const struct cage_policy *policy, struct cage_steps *steps,
-                       const struct cage_host *host)
+static void plan_add_system(const struct cage_policy *policy, struct cage_steps *steps,
+                            const struct cage_host *host)
 {
     const struct cage_tree *tree = cage_system_tree(policy);
     bool has_network = policy->reach_count > 0;
@@ -236,8 +236,8 @@ static int check_policy(const struct cage_policy *policy, const struct cage_host
     return check_install_dir(policy, host, err);
 }
 
-static int add_command(const struct cage_policy *policy, const char *path, struct cage_words *words,
-                       struct kg_err *err)
+static int plan_add_command(const struct cage_policy *policy, const char *path,
+                            struct cage_words *words, struct kg_err *err)
 {
     cage_words_add(words, path);
     for (const char *const *word = policy->command + 1; *word != NULL; word++) {
@@ -249,7 +249,8 @@ static int add_command(const struct cage_policy *policy, const char *path, struc
     return 0;
 }
 
-static int add_env(const struct cage_policy *policy, struct cage_words *words, struct kg_err *err)
+static int plan_add_env(const struct cage_policy *policy, struct cage_words *words,
+                        struct kg_err *err)
 {
     for (const char *const *entry = policy->env; entry != NULL && *entry != NULL; entry++) {
         const char *equals = strchr(*entry, '=');
@@ -264,14 +265,14 @@ static int add_env(const struct cage_policy *policy, struct cage_words *words, s
     return 0;
 }
 
-static int fill(struct cage_plan *plan, const struct cage_policy *policy,
-                const struct cage_facts *facts, struct kg_err *err)
+static int plan_fill(struct cage_plan *plan, const struct cage_policy *policy,
+                     const struct cage_facts *facts, struct kg_err *err)
 {
     struct cage_steps *steps = &plan->steps;
     int result = check_policy(policy, facts->host, err);
     if (result < 0)
         return result;
-    add_system(policy, steps, facts->host);
+    plan_add_system(policy, steps, facts->host);
     result = add_trees(policy, steps, facts->host, err);
     if (result < 0)
         return result;
@@ -291,8 +292,8 @@ static int fill(struct cage_plan *plan, const struct cage_policy *policy,
         return result;
     cage_steps_add(steps, CAGE_STEP_BIND, policy->install_dir, cage_install_source(policy), 0);
     cage_steps_add(steps, CAGE_STEP_READ_ONLY, "/", "", 0);
-    result = add_command(policy, path, &plan->command, err);
-    return result < 0 ? result : add_env(policy, &plan->env, err);
+    result = plan_add_command(policy, path, &plan->command, err);
+    return result < 0 ? result : plan_add_env(policy, &plan->env, err);
 }
 
 static void free_plan(struct cage_plan **plan)
@@ -300,7 +301,7 @@ static void free_plan(struct cage_plan **plan)
     cage_plan_free(*plan);
 }
 
-static int check_size(const struct cage_plan *plan, struct kg_err *err)
+static int plan_check_size(const struct cage_plan *plan, struct kg_err *err)
 {
     kg_auto(kg_buf_free) struct kg_buf bytes = {0};
     if (plan->steps.count > CAGE_STEPS_MAX || plan->executables.count > CAGE_WORDS_MAX ||
@@ -327,7 +328,7 @@ struct cage_plan *cage_plan_new(const struct cage_policy *policy, const struct c
     plan->cpu_shares = policy->cpu_shares;
     plan->memory_bytes = policy->memory_bytes;
     plan->network.nft = kg_strdup("");
-    if (fill(plan, policy, facts, err) < 0 || check_size(plan, err) < 0)
+    if (plan_fill(plan, policy, facts, err) < 0 || plan_check_size(plan, err) < 0)
         return NULL;
     return kg_steal(&plan);
 }

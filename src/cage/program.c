@@ -63,10 +63,10 @@ struct search {
     struct kg_err *err;
 };
 
-static int add_path(struct search *search, const char *path, unsigned depth);
-static int add_word(struct search *search, const char *word, unsigned depth);
+static int cage_program_add_path(struct search *search, const char *path, unsigned depth);
+static int cage_program_add_word(struct search *search, const char *word, unsigned depth);
 
-static bool is_system(const char *path)
+static bool cage_program_is_system(const char *path)
 {
     for (size_t i = 0; i < KG_COUNT(system_roots); i++)
         if (kg_path_within(path, system_roots[i]) && strcmp(path, system_roots[i]) != 0)
@@ -74,7 +74,7 @@ static bool is_system(const char *path)
     return false;
 }
 
-static bool is_own(const struct search *search, const char *path)
+static bool cage_program_is_own(const struct search *search, const char *path)
 {
     return kg_path_within(path, search->policy->install_dir);
 }
@@ -95,13 +95,13 @@ static char *real_folder_of(const struct search *search, const char *folder)
     return real ? kg_path_moved(real, cage_install_source(policy), policy->install_dir) : NULL;
 }
 
-static enum cage_file kind_of(const struct search *search, const char *path)
+static enum cage_file cage_program_kind_of(const struct search *search, const char *path)
 {
     kg_auto(kg_free) char *there = on_host(search, path);
     return search->host->kind(there);
 }
 
-static bool is_writable(const struct search *search, const char *path)
+static bool cage_program_is_writable(const struct search *search, const char *path)
 {
     const struct cage_policy *policy = search->policy;
     for (size_t i = 0; i < policy->path_count; i++)
@@ -111,7 +111,7 @@ static bool is_writable(const struct search *search, const char *path)
 }
 
 /* True if a path of the policy, or a folder of one of its programs, brings it into the cage. */
-static bool is_granted(const struct search *search, const char *path)
+static bool cage_program_is_granted(const struct search *search, const char *path)
 {
     const struct cage_policy *policy = search->policy;
     for (size_t i = 0; i < policy->path_count; i++)
@@ -153,13 +153,14 @@ static int fail_outside(struct search *search, const char *path)
     return result;
 }
 
-static int check_program(struct search *search, const char *path)
+static int cage_program_check_program(struct search *search, const char *path)
 {
-    enum cage_file kind = kind_of(search, path);
+    enum cage_file kind = cage_program_kind_of(search, path);
     if (kind == CAGE_FILE_PROGRAM)
         return 0;
     if (kind == CAGE_FILE_NONE)
-        return is_own(search, path) ? fail_unbuilt(search, path) : fail_missing(search, path);
+        return cage_program_is_own(search, path) ? fail_unbuilt(search, path)
+                                                 : fail_missing(search, path);
     int result = kg_fail(search->err, KG_E_CAGE, "plugin %s: program %s %s", search->policy->name,
                          path, kind == CAGE_FILE_PLAIN ? "is not executable" : "is not a file");
     if (kind == CAGE_FILE_PLAIN)
@@ -169,12 +170,12 @@ static int check_program(struct search *search, const char *path)
 
 static void add_executable(struct search *search, const char *path)
 {
-    if (!is_own(search, path) && !cage_words_have(&search->plan->executables, path))
+    if (!cage_program_is_own(search, path) && !cage_words_have(&search->plan->executables, path))
         cage_words_add(&search->plan->executables, path);
 }
 
 /* Names match with a version behind them too: perl5.36, gcc-12. */
-static bool is_named(const char *path, const char *program)
+static bool cage_program_is_named(const char *path, const char *program)
 {
     const char *name = kg_path_name(path);
     size_t length = strlen(program);
@@ -182,10 +183,10 @@ static bool is_named(const char *path, const char *program)
            strspn(name + length, "0123456789.-") == strlen(name + length);
 }
 
-static bool is_one_of(const char *path, const char *const *names)
+static bool cage_program_is_one_of(const char *path, const char *const *names)
 {
     for (; *names != NULL; names++)
-        if (is_named(path, *names))
+        if (cage_program_is_named(path, *names))
             return true;
     return false;
 }
@@ -196,7 +197,7 @@ static void add_folder(struct search *search, const char *folder)
     if (real == NULL || search->host->kind(folder) != CAGE_FILE_FOLDER ||
         cage_steps_reach(search->steps, folder))
         return;
-    enum cage_step_kind kind = is_system(real) ? CAGE_STEP_SYSTEM : CAGE_STEP_BIND;
+    enum cage_step_kind kind = cage_program_is_system(real) ? CAGE_STEP_SYSTEM : CAGE_STEP_BIND;
     cage_steps_add(search->steps, kind, folder, real, 0);
 }
 
@@ -211,7 +212,7 @@ static void add_run_folder(struct search *search, const char *folder)
 static void add_known_support(struct search *search, const char *path, unsigned depth)
 {
     for (size_t i = 0; i < KG_COUNT(support); i++) {
-        if (!is_one_of(path, support[i].names))
+        if (!cage_program_is_one_of(path, support[i].names))
             continue;
         for (const char *const *folder = support[i].reads; *folder != NULL; folder++)
             add_folder(search, *folder);
@@ -221,7 +222,7 @@ static void add_known_support(struct search *search, const char *path, unsigned 
         struct search quiet = *search;
         quiet.err = NULL;
         for (const char *const *word = support[i].programs; *word != NULL; word++)
-            (void)add_word(&quiet, *word, depth + 1);
+            (void)cage_program_add_word(&quiet, *word, depth + 1);
     }
 }
 
@@ -231,7 +232,7 @@ static int add_listed_support(struct search *search, const char *path)
     const struct cage_policy *policy = search->policy;
     for (size_t i = 0; i < policy->support_count; i++) {
         const struct cage_support *listed = &policy->supports[i];
-        if (!is_named(path, listed->program))
+        if (!cage_program_is_named(path, listed->program))
             continue;
         for (const char *const *folder = listed->folders; *folder != NULL; folder++) {
             if (!cage_path_plain(*folder) || !cage_place_may_be_given(*folder))
@@ -257,26 +258,27 @@ static void add_home(struct search *search, const char *file)
 /* A name says something about a program of the operator's, not about one of the plugin's. */
 static int add_support(struct search *search, const char *path, unsigned depth)
 {
-    if (is_own(search, path) || is_writable(search, path))
+    if (cage_program_is_own(search, path) || cage_program_is_writable(search, path))
         return 0;
     add_known_support(search, path, depth);
     return add_listed_support(search, path);
 }
 
-static void add_file(struct search *search, const char *path)
+static void cage_program_add_file(struct search *search, const char *path)
 {
     add_executable(search, path);
     add_home(search, path);
-    if (is_own(search, path) || is_granted(search, path) || cage_steps_reach(search->steps, path))
+    if (cage_program_is_own(search, path) || cage_program_is_granted(search, path) ||
+        cage_steps_reach(search->steps, path))
         return;
     /* What is not the system's may sit where the cage's user cannot go; that is staged. */
-    enum cage_step_kind kind = is_system(path) ? CAGE_STEP_SYSTEM : CAGE_STEP_BIND;
+    enum cage_step_kind kind = cage_program_is_system(path) ? CAGE_STEP_SYSTEM : CAGE_STEP_BIND;
     cage_steps_add(search->steps, kind, path, path, 0);
 }
 
 static void add_link(struct search *search, const char *path, const char *target)
 {
-    if (!is_own(search, path) && !is_granted(search, path) &&
+    if (!cage_program_is_own(search, path) && !cage_program_is_granted(search, path) &&
         !cage_steps_reach(search->steps, path))
         cage_steps_add(search->steps, CAGE_STEP_LINK, path, target, 0);
 }
@@ -286,17 +288,18 @@ static void add_link(struct search *search, const char *path, const char *target
  * into the system's folders; from there on the links are the operator's, unless the plugin may
  * write there.
  */
-static char *follow(struct search *search, const char *start)
+static char *cage_program_follow(struct search *search, const char *start)
 {
     kg_auto(kg_free) char *path = kg_strdup(start);
     bool trusted = false;
     for (unsigned links = 0; links < LINKS_MAX; links++) {
-        if (!trusted && !is_own(search, path) && !is_system(path) && !is_granted(search, path)) {
+        if (!trusted && !cage_program_is_own(search, path) && !cage_program_is_system(path) &&
+            !cage_program_is_granted(search, path)) {
             fail_outside(search, path);
             return NULL;
         }
-        trusted =
-            (trusted || is_system(path)) && !is_own(search, path) && !is_writable(search, path);
+        trusted = (trusted || cage_program_is_system(path)) && !cage_program_is_own(search, path) &&
+                  !cage_program_is_writable(search, path);
         kg_auto(kg_free) char *folder = kg_path_folder(path);
         kg_auto(kg_free) char *real_folder = real_folder_of(search, folder);
         if (real_folder == NULL) {
@@ -330,7 +333,7 @@ static char *locate(struct search *search, const char *word, bool own_first)
     if (strchr(word, '/') != NULL)
         return cage_path_join(install_dir, word);
     kg_auto(kg_free) char *own = cage_path_join(install_dir, word);
-    if (own_first && kind_of(search, own) != CAGE_FILE_NONE)
+    if (own_first && cage_program_kind_of(search, own) != CAGE_FILE_NONE)
         return kg_steal(&own);
     for (size_t i = 0; i < KG_COUNT(program_folders); i++) {
         kg_auto(kg_free) char *path = cage_path_join(program_folders[i], word);
@@ -340,12 +343,12 @@ static char *locate(struct search *search, const char *word, bool own_first)
     return NULL;
 }
 
-static int add_word(struct search *search, const char *word, unsigned depth)
+static int cage_program_add_word(struct search *search, const char *word, unsigned depth)
 {
     kg_auto(kg_free) char *path = locate(search, word, false);
     if (path == NULL)
         return fail_missing(search, word);
-    return add_path(search, path, depth);
+    return cage_program_add_path(search, path, depth);
 }
 
 static size_t split_words(char *text, const char *ret_words[WORDS_MAX])
@@ -376,7 +379,7 @@ static int add_env_program(struct search *search, const char *const *words, size
         if (strcmp(word, "-u") == 0 || strcmp(word, "-C") == 0) {
             i++;
         } else if (word[0] != '-' && strchr(word, '=') == NULL) {
-            return add_word(search, word, depth);
+            return cage_program_add_word(search, word, depth);
         }
     }
     return 0;
@@ -399,7 +402,7 @@ static int add_interpreter(struct search *search, char *line, unsigned depth)
         rest[length - 1] = '\0';
 
     kg_auto(kg_free) char *path = cage_path_join(search->policy->install_dir, interpreter);
-    int result = add_path(search, path, depth);
+    int result = cage_program_add_path(search, path, depth);
     if (result < 0 || !is_env(interpreter) || *rest == '\0')
         return result;
     const char *word = rest;
@@ -407,15 +410,15 @@ static int add_interpreter(struct search *search, char *line, unsigned depth)
 }
 
 /* Adds a program and, if it is a script, what runs it. */
-static int add_path(struct search *search, const char *path, unsigned depth)
+static int cage_program_add_path(struct search *search, const char *path, unsigned depth)
 {
-    kg_auto(kg_free) char *file = follow(search, path);
+    kg_auto(kg_free) char *file = cage_program_follow(search, path);
     if (file == NULL)
         return -1;
-    int result = check_program(search, file);
+    int result = cage_program_check_program(search, file);
     if (result < 0)
         return result;
-    add_file(search, file);
+    cage_program_add_file(search, file);
     result = add_support(search, path, depth);
     if (result == 0)
         result = add_support(search, file, depth);
@@ -432,7 +435,7 @@ static int add_path(struct search *search, const char *path, unsigned depth)
     return add_interpreter(search, head + 2, depth + 1);
 }
 
-static int add_command(struct search *search, char **ret_path)
+static int cage_program_add_command(struct search *search, char **ret_path)
 {
     const struct cage_policy *policy = search->policy;
     if (policy->command[0] == NULL || policy->command[0][0] == '\0')
@@ -440,8 +443,8 @@ static int add_command(struct search *search, char **ret_path)
     kg_auto(kg_free) char *path = locate(search, policy->command[0], true);
     if (path == NULL)
         return fail_missing(search, policy->command[0]);
-    int result = add_path(search, path, 0);
-    if (result == 0 && is_env(path) && !is_own(search, path)) {
+    int result = cage_program_add_path(search, path, 0);
+    if (result == 0 && is_env(path) && !cage_program_is_own(search, path)) {
         size_t count = 0;
         while (policy->command[count + 1] != NULL)
             count++;
@@ -452,13 +455,13 @@ static int add_command(struct search *search, char **ret_path)
     return result;
 }
 
-static int add_granted(struct search *search)
+static int cage_program_add_granted(struct search *search)
 {
     for (size_t i = 0; i < search->policy->program_count; i++) {
         const struct cage_program *program = &search->policy->programs[i];
         kg_auto(kg_free) char *path = locate(search, program->program, false);
-        int result =
-            path == NULL ? fail_missing(search, program->program) : add_path(search, path, 0);
+        int result = path == NULL ? fail_missing(search, program->program)
+                                  : cage_program_add_path(search, path, 0);
         if (result < 0)
             return result;
         cage_grants_add(&search->plan->grants, CAGE_GRANT_RUN, path, program->folder);
@@ -522,9 +525,9 @@ int cage_program_add(const struct cage_policy *policy, const struct cage_facts *
     if (tree != NULL)
         return add_of_tree(&search, tree, ret_path);
     kg_auto(kg_free) char *path = NULL;
-    int result = add_command(&search, &path);
+    int result = cage_program_add_command(&search, &path);
     if (result == 0)
-        result = add_granted(&search);
+        result = cage_program_add_granted(&search);
     if (result < 0)
         return result;
     add_loaders(&search);

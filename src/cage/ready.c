@@ -159,7 +159,7 @@ static int make_watch_socket(struct cage_ready *ready, struct kg_err *err)
     return 0;
 }
 
-static int take_others(struct cage_ready *ready, int shim, struct kg_err *err)
+static int ready_take_others(struct cage_ready *ready, int shim, struct kg_err *err)
 {
     for (int fd = STDIN_FILENO; fd <= STDOUT_FILENO; fd++)
         if ((ready->fds[fd] = open("/dev/null", O_RDWR | O_CLOEXEC)) < 0)
@@ -170,28 +170,28 @@ static int take_others(struct cage_ready *ready, int shim, struct kg_err *err)
 
 /* -- in the child ------------------------------------------------------------------------------ */
 
-__attribute__((noreturn)) static void give_up(const char *what)
+__attribute__((noreturn)) static void ready_give_up(const char *what)
 {
     int errnum = errno;
     dprintf(STDERR_FILENO, "kaged: cannot build the cage: %s: %s\n", what, strerror(errnum));
     _exit(127);
 }
 
-static void set_limits(void)
+static void ready_set_limits(void)
 {
     struct rlimit limit = {CORE_BYTES, CORE_BYTES};
     /* Refused only where it is 0 already, and may not be raised. */
     setrlimit(RLIMIT_CORE, &limit);
     if (getrlimit(RLIMIT_NOFILE, &limit) < 0)
-        give_up("read limits");
+        ready_give_up("read limits");
     limit.rlim_max = limit.rlim_max < FILES_HARD ? limit.rlim_max : FILES_HARD;
     limit.rlim_cur = limit.rlim_max < FILES_SOFT ? limit.rlim_max : FILES_SOFT;
     if (setrlimit(RLIMIT_NOFILE, &limit) < 0)
-        give_up("set limits");
+        ready_give_up("set limits");
     umask(022);
 }
 
-static void reset_signals(void)
+static void ready_reset_signals(void)
 {
     for (int number = 1; number < NSIG; number++)
         signal(number, SIG_DFL);
@@ -212,12 +212,12 @@ static void place_fds(int fds[CAGE_FDS])
 {
     for (int i = 0; i < CAGE_FDS; i++)
         if (fds[i] < CAGE_FDS && (fds[i] = fcntl(fds[i], F_DUPFD, CAGE_FDS)) < 0)
-            give_up("move fds");
+            ready_give_up("move fds");
     for (int i = 0; i < CAGE_FDS; i++)
         if (dup2(fds[i], i) < 0)
-            give_up("place fds");
+            ready_give_up("place fds");
     if (close_range(CAGE_FDS, ~0u, 0) < 0)
-        give_up("close fds");
+        ready_give_up("close fds");
 }
 
 /* Ahead of bwrap comes the shim, which is no file that a path leads to. */
@@ -236,20 +236,20 @@ __attribute__((noreturn)) static void become_bwrap(struct cage_ready *ready, cha
     place_fds(ready->fds);
     errno = -join;
     if (join < 0)
-        give_up("join its group");
+        ready_give_up("join its group");
     raise_oom_score();
     if (!cage_become_user(ready->user.uid))
-        give_up("drop root for good");
+        ready_give_up("drop root for good");
     /* Only now: a change of user clears it. */
     if (prctl(PR_SET_PDEATHSIG, SIGKILL) < 0 || getppid() != spawner)
-        give_up("die with the spawner");
+        ready_give_up("die with the spawner");
     /* A setuid bwrap would take the caller's rights for its own. */
     if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
-        give_up("refuse new privileges");
-    set_limits();
-    reset_signals();
+        ready_give_up("refuse new privileges");
+    ready_set_limits();
+    ready_reset_signals();
     execute(ready, argv);
-    give_up("run bwrap");
+    ready_give_up("run bwrap");
 }
 
 /* -- the whole --------------------------------------------------------------------------------- */
@@ -273,7 +273,7 @@ static void close_childs(struct cage_ready *ready, bool files)
     }
 }
 
-static int start(struct cage_ready *ready, const struct cage_stage *stage, struct kg_err *err)
+static int ready_start(struct cage_ready *ready, const struct cage_stage *stage, struct kg_err *err)
 {
     struct cage_words argv = {0};
     if (ready->ahead)
@@ -314,9 +314,9 @@ struct cage_ready *cage_ready_new(const char *bwrap, int shim, bool ahead,
     if (result == 0)
         result = make_watch_socket(ready, err);
     if (result == 0)
-        result = take_others(ready, shim, err);
+        result = ready_take_others(ready, shim, err);
     if (result == 0)
-        result = start(ready, stage, err);
+        result = ready_start(ready, stage, err);
     if (result == 0)
         return ready;
     cage_ready_free(ready);

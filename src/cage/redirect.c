@@ -81,7 +81,7 @@ __attribute__((noreturn)) static void become_nft(const char *nft, int rules, int
 }
 
 /* Reads to the end, so that it can say all that it wants; keeps the beginning. */
-static void read_output(int fd, char ret_text[SAYS_BYTES])
+static void redirect_read_output(int fd, char ret_text[SAYS_BYTES])
 {
     size_t length = 0;
     char block[256];
@@ -129,7 +129,7 @@ int cage_redirect_wait(const struct cage_redirect *redirect, struct kg_err *err)
 {
     char said[SAYS_BYTES];
     int status = 0;
-    read_output(redirect->output, said);
+    redirect_read_output(redirect->output, said);
     if (waitpid(redirect->pid, &status, 0) < 0)
         return kg_fail_errno(err, errno, "wait for %s", redirect->nft);
     if (status == 0)

@@ -38,7 +38,7 @@
 #define TIOCSETD_NUMBER 0x5423u
 #define F_SETDELEG_CALL 1040u /* of Linux 6.19 */
 
-static void need(int result, const char *what)
+static void seccomp_gen_need(int result, const char *what)
 {
     if (result >= 0)
         return;
@@ -50,31 +50,32 @@ static scmp_filter_ctx filter_new(uint32_t otherwise)
 {
     scmp_filter_ctx filter = seccomp_init(otherwise);
     if (filter == NULL)
-        need(-ENOMEM, "seccomp_init");
+        seccomp_gen_need(-ENOMEM, "seccomp_init");
     /* Other ABIs number their calls differently: none of them may be used. */
-    need(seccomp_attr_set(filter, SCMP_FLTATR_ACT_BADARCH, SCMP_ACT_KILL_PROCESS), "bad arch");
+    seccomp_gen_need(seccomp_attr_set(filter, SCMP_FLTATR_ACT_BADARCH, SCMP_ACT_KILL_PROCESS),
+                     "bad arch");
     return filter;
 }
 
 /* Negative for a call that this machine does not have; a name that nobody has is an error. */
-static int number_of(const char *name)
+static int seccomp_gen_number_of(const char *name)
 {
     int call = seccomp_syscall_resolve_name(name);
     if (call == __NR_SCMP_ERROR)
-        need(-ENOSYS, name);
+        seccomp_gen_need(-ENOSYS, name);
     return call;
 }
 
 static void rule(scmp_filter_ctx filter, uint32_t action, const char *name, unsigned count,
                  const struct scmp_arg_cmp *arguments)
 {
-    int call = number_of(name);
+    int call = seccomp_gen_number_of(name);
     if (call >= 0)
-        need(seccomp_rule_add_array(filter, action, call, count, arguments), name);
+        seccomp_gen_need(seccomp_rule_add_array(filter, action, call, count, arguments), name);
 }
 
-static void refuse(scmp_filter_ctx filter, int errnum, const char *name,
-                   struct scmp_arg_cmp argument)
+static void seccomp_gen_refuse(scmp_filter_ctx filter, int errnum, const char *name,
+                               struct scmp_arg_cmp argument)
 {
     rule(filter, SCMP_ACT_ERRNO((uint32_t)errnum), name, 1, &argument);
 }
@@ -120,22 +121,22 @@ static struct calls {
     int length;
 } calls;
 
-static int step(uint16_t code, uint32_t value, int then, int otherwise)
+static int seccomp_gen_step(uint16_t code, uint32_t value, int then, int otherwise)
 {
     if (calls.length == STEPS_MAX)
-        need(-E2BIG, "the filter of calls");
+        seccomp_gen_need(-E2BIG, "the filter of calls");
     calls.steps[calls.length] = (struct step){code, value, then, otherwise};
     return calls.length++;
 }
 
-static void load(uint32_t offset)
+static void seccomp_gen_load(uint32_t offset)
 {
-    step(BPF_LD | BPF_W | BPF_ABS, offset, NEXT, NEXT);
+    seccomp_gen_step(BPF_LD | BPF_W | BPF_ABS, offset, NEXT, NEXT);
 }
 
-static int compare(uint16_t how, uint32_t value, int then, int otherwise)
+static int seccomp_gen_compare(uint16_t how, uint32_t value, int then, int otherwise)
 {
-    return step((uint16_t)(BPF_JMP | BPF_K | how), value, then, otherwise);
+    return seccomp_gen_step((uint16_t)(BPF_JMP | BPF_K | how), value, then, otherwise);
 }
 
 /* For a number with at least `low` and at most `high` borders up to it. */
@@ -144,7 +145,7 @@ static int tree(unsigned low, unsigned high)
     if (low == high)
         return low % 2 == 1 ? calls.inside : calls.outside;
     unsigned middle = (low + high + 1) / 2;
-    int at = compare(BPF_JGE, calls.borders[middle - 1], NEXT, NEXT);
+    int at = seccomp_gen_compare(BPF_JGE, calls.borders[middle - 1], NEXT, NEXT);
     calls.steps[at].otherwise = tree(low, middle - 1);
     calls.steps[at].then = tree(middle, high);
     return at;
@@ -153,9 +154,9 @@ static int tree(unsigned low, unsigned high)
 static void find_borders(const char *const *names, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
-        int call = number_of(names[i]);
+        int call = seccomp_gen_number_of(names[i]);
         if (call >= NUMBERS)
-            need(-ERANGE, names[i]);
+            seccomp_gen_need(-ERANGE, names[i]);
         if (call >= 0)
             calls.listed[call] = true;
     }
@@ -167,15 +168,15 @@ static void find_borders(const char *const *names, size_t count)
 /* Asking for the personality, or for the plain one, changes nothing. */
 static void allow_plain_personality(void)
 {
-    int call = number_of("personality");
+    int call = seccomp_gen_number_of("personality");
     if (call < 0)
         return;
-    int other = compare(BPF_JEQ, (uint32_t)call, NEXT, NEXT);
-    load(OFFSET(args[0]) + UPPER);
-    compare(BPF_JEQ, 0, NEXT, NOT_THERE);
-    load(OFFSET(args[0]) + LOWER);
-    compare(BPF_JEQ, 0, ALLOW, NEXT);
-    compare(BPF_JEQ, UINT32_MAX, ALLOW, NOT_THERE);
+    int other = seccomp_gen_compare(BPF_JEQ, (uint32_t)call, NEXT, NEXT);
+    seccomp_gen_load(OFFSET(args[0]) + UPPER);
+    seccomp_gen_compare(BPF_JEQ, 0, NEXT, NOT_THERE);
+    seccomp_gen_load(OFFSET(args[0]) + LOWER);
+    seccomp_gen_compare(BPF_JEQ, 0, ALLOW, NEXT);
+    seccomp_gen_compare(BPF_JEQ, UINT32_MAX, ALLOW, NOT_THERE);
     calls.steps[other].otherwise = calls.length;
 }
 
@@ -186,7 +187,7 @@ static uint8_t distance(int at, int to)
     return (uint8_t)(target - at - 1);
 }
 
-static void resolve(void)
+static void seccomp_gen_resolve(void)
 {
     static const uint32_t ends[] = {SECCOMP_RET_ALLOW, SECCOMP_RET_ERRNO | ENOSYS,
                                     SECCOMP_RET_KILL_PROCESS, SECCOMP_RET_USER_NOTIF};
@@ -202,13 +203,15 @@ static void resolve(void)
 /* The shim's one call of it, for the filter that is made below. */
 static void allow_listener(void)
 {
-    int other = compare(BPF_JEQ, (uint32_t)number_of("seccomp"), NEXT, NEXT);
-    load(OFFSET(args[0]) + LOWER);
-    compare(BPF_JEQ, SECCOMP_SET_MODE_FILTER, NEXT, NOT_THERE);
-    load(OFFSET(args[1]) + LOWER);
-    compare(BPF_JEQ, SECCOMP_FILTER_FLAG_NEW_LISTENER, ALLOW, NEXT);
-    compare(BPF_JEQ, SECCOMP_FILTER_FLAG_NEW_LISTENER | SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV,
-            ALLOW, NOT_THERE);
+    int other =
+        seccomp_gen_compare(BPF_JEQ, (uint32_t)seccomp_gen_number_of("seccomp"), NEXT, NEXT);
+    seccomp_gen_load(OFFSET(args[0]) + LOWER);
+    seccomp_gen_compare(BPF_JEQ, SECCOMP_SET_MODE_FILTER, NEXT, NOT_THERE);
+    seccomp_gen_load(OFFSET(args[1]) + LOWER);
+    seccomp_gen_compare(BPF_JEQ, SECCOMP_FILTER_FLAG_NEW_LISTENER, ALLOW, NEXT);
+    seccomp_gen_compare(BPF_JEQ,
+                        SECCOMP_FILTER_FLAG_NEW_LISTENER | SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV,
+                        ALLOW, NOT_THERE);
     calls.steps[other].otherwise = calls.length;
 }
 
@@ -223,18 +226,18 @@ static void make_calls_filter(bool watched)
     calls = (struct calls){.inside = ALLOW, .outside = NOT_THERE};
     find_borders(names, sizeof(names) / sizeof(names[0]));
     /* Other ABIs number their calls differently: none of them may be used. */
-    load(OFFSET(arch));
-    compare(BPF_JEQ, arch, NEXT, KILL);
-    load(OFFSET(nr));
+    seccomp_gen_load(OFFSET(arch));
+    seccomp_gen_compare(BPF_JEQ, arch, NEXT, KILL);
+    seccomp_gen_load(OFFSET(nr));
     if (arch == SCMP_ARCH_X86_64) {
-        compare(BPF_JEQ, NO_CALL, NOT_THERE, NEXT);
-        compare(BPF_JGE, X32_BIT, KILL, NEXT);
+        seccomp_gen_compare(BPF_JEQ, NO_CALL, NOT_THERE, NEXT);
+        seccomp_gen_compare(BPF_JGE, X32_BIT, KILL, NEXT);
     }
     allow_plain_personality();
     if (watched)
         allow_listener();
     tree(0, calls.border_count);
-    resolve();
+    seccomp_gen_resolve();
 }
 
 /* -- what is noticed --------------------------------------------------------------------------- */
@@ -254,23 +257,23 @@ static const struct watched {
 /* What is asked of an open file tells nothing, and C libraries ask it with every open. */
 static void pass_open_files(const char *name, unsigned flags)
 {
-    int call = number_of(name);
+    int call = seccomp_gen_number_of(name);
     if (call < 0)
         return;
-    int other = compare(BPF_JEQ, (uint32_t)call, NEXT, NEXT);
-    load((uint32_t)(OFFSET(args[0]) + flags * sizeof(uint64_t) + LOWER));
-    compare(BPF_JSET, AT_EMPTY_PATH, ALLOW, NOTIFY);
+    int other = seccomp_gen_compare(BPF_JEQ, (uint32_t)call, NEXT, NEXT);
+    seccomp_gen_load((uint32_t)(OFFSET(args[0]) + flags * sizeof(uint64_t) + LOWER));
+    seccomp_gen_compare(BPF_JSET, AT_EMPTY_PATH, ALLOW, NOTIFY);
     calls.steps[other].otherwise = calls.length;
 }
 
 /* Nor does what goes to whom the socket is connected to. */
 static void pass_connected(void)
 {
-    int other = compare(BPF_JEQ, (uint32_t)number_of("sendto"), NEXT, NEXT);
-    load(OFFSET(args[4]) + UPPER);
-    compare(BPF_JEQ, 0, NEXT, NOTIFY);
-    load(OFFSET(args[4]) + LOWER);
-    compare(BPF_JEQ, 0, ALLOW, NOTIFY);
+    int other = seccomp_gen_compare(BPF_JEQ, (uint32_t)seccomp_gen_number_of("sendto"), NEXT, NEXT);
+    seccomp_gen_load(OFFSET(args[4]) + UPPER);
+    seccomp_gen_compare(BPF_JEQ, 0, NEXT, NOTIFY);
+    seccomp_gen_load(OFFSET(args[4]) + LOWER);
+    seccomp_gen_compare(BPF_JEQ, 0, ALLOW, NOTIFY);
     calls.steps[other].otherwise = calls.length;
 }
 
@@ -282,13 +285,13 @@ static void make_watch_filter(void)
         names[i] = watched[i].name;
     calls = (struct calls){.inside = NOTIFY, .outside = ALLOW};
     find_borders(names, WATCHED_COUNT);
-    load(OFFSET(nr));
-    compare(BPF_JEQ, (uint32_t)number_of("seccomp"), NOT_THERE, NEXT);
+    seccomp_gen_load(OFFSET(nr));
+    seccomp_gen_compare(BPF_JEQ, (uint32_t)seccomp_gen_number_of("seccomp"), NOT_THERE, NEXT);
     pass_open_files("newfstatat", 3);
     pass_open_files("statx", 2);
     pass_connected();
     tree(0, calls.border_count);
-    resolve();
+    seccomp_gen_resolve();
 }
 
 /* -- arguments --------------------------------------------------------------------------------- */
@@ -298,7 +301,7 @@ static void refuse_namespaces(scmp_filter_ctx filter)
     static const uint64_t flags[] = {CLONE_NEWNS,   CLONE_NEWCGROUP, CLONE_NEWUTS, CLONE_NEWIPC,
                                      CLONE_NEWUSER, CLONE_NEWPID,    CLONE_NEWNET};
     for (size_t i = 0; i < sizeof(flags) / sizeof(flags[0]); i++)
-        refuse(filter, EPERM, "clone", SCMP_A0(SCMP_CMP_MASKED_EQ, flags[i], flags[i]));
+        seccomp_gen_refuse(filter, EPERM, "clone", SCMP_A0(SCMP_CMP_MASKED_EQ, flags[i], flags[i]));
 }
 
 /* Blocks of numbers are compared at once, without the bits in which they differ. */
@@ -308,8 +311,8 @@ static void refuse_range(scmp_filter_ctx filter, int errnum, unsigned argument, 
     for (uint64_t size; first <= last; first += size) {
         for (size = 1; first % (size * 2) == 0 && first + size * 2 - 1 <= last;)
             size *= 2;
-        refuse(filter, errnum, "socket",
-               SCMP_CMP(argument, SCMP_CMP_MASKED_EQ, ~(size - 1), first));
+        seccomp_gen_refuse(filter, errnum, "socket",
+                           SCMP_CMP(argument, SCMP_CMP_MASKED_EQ, ~(size - 1), first));
     }
 }
 
@@ -318,10 +321,11 @@ static void refuse_other_protocols(scmp_filter_ctx filter)
 {
     /* Types above SOCK_RAW have one of these two bits. */
     for (unsigned bit = SOCK_RAW + 1; bit < SOCKET_TYPE; bit *= 2)
-        refuse(filter, ESOCKTNOSUPPORT, "socket", SCMP_A1(SCMP_CMP_MASKED_EQ, bit, bit));
+        seccomp_gen_refuse(filter, ESOCKTNOSUPPORT, "socket",
+                           SCMP_A1(SCMP_CMP_MASKED_EQ, bit, bit));
     refuse_range(filter, EPROTONOSUPPORT, 2, 1, IPPROTO_TCP - 1);
     refuse_range(filter, EPROTONOSUPPORT, 2, IPPROTO_TCP + 1, IPPROTO_UDP - 1);
-    refuse(filter, EPROTONOSUPPORT, "socket", SCMP_A2(SCMP_CMP_GT, IPPROTO_UDP));
+    seccomp_gen_refuse(filter, EPROTONOSUPPORT, "socket", SCMP_A2(SCMP_CMP_GT, IPPROTO_UDP));
 }
 
 /*
@@ -334,18 +338,18 @@ static void refuse_sockets(scmp_filter_ctx filter)
     refuse_range(filter, EAFNOSUPPORT, 0, 0, AF_INET - 1);
     refuse_range(filter, EAFNOSUPPORT, 0, AF_INET + 1, AF_INET6 - 1);
     refuse_range(filter, EAFNOSUPPORT, 0, AF_INET6 + 1, AF_NETLINK - 1);
-    refuse(filter, EAFNOSUPPORT, "socket", SCMP_A0(SCMP_CMP_GT, AF_NETLINK));
+    seccomp_gen_refuse(filter, EAFNOSUPPORT, "socket", SCMP_A0(SCMP_CMP_GT, AF_NETLINK));
     const struct scmp_arg_cmp other_netlink[] = {SCMP_A0(SCMP_CMP_EQ, AF_NETLINK),
                                                  SCMP_A2(SCMP_CMP_NE, NETLINK_ROUTE)};
     rule(filter, SCMP_ACT_ERRNO(EPROTONOSUPPORT), "socket", 2, other_netlink);
 
     refuse_other_protocols(filter);
 
-    refuse(filter, EAFNOSUPPORT, "socketpair", SCMP_A0(SCMP_CMP_NE, AF_UNIX));
+    seccomp_gen_refuse(filter, EAFNOSUPPORT, "socketpair", SCMP_A0(SCMP_CMP_NE, AF_UNIX));
     static const uint64_t unconnected[] = {SOCK_DGRAM, SOCK_RAW}; /* raw means datagram here */
     for (size_t i = 0; i < 2; i++)
-        refuse(filter, ESOCKTNOSUPPORT, "socketpair",
-               SCMP_A1(SCMP_CMP_MASKED_EQ, SOCKET_TYPE, unconnected[i]));
+        seccomp_gen_refuse(filter, ESOCKTNOSUPPORT, "socketpair",
+                           SCMP_A1(SCMP_CMP_MASKED_EQ, SOCKET_TYPE, unconnected[i]));
 }
 
 /* Input pushed into a terminal, the console's, and line disciplines, which load kernel modules. */
@@ -353,7 +357,8 @@ static void refuse_terminals(scmp_filter_ctx filter)
 {
     static const uint64_t requests[] = {TIOCSTI, TIOCLINUX, TIOCSETD_NUMBER};
     for (size_t i = 0; i < sizeof(requests) / sizeof(requests[0]); i++)
-        refuse(filter, EPERM, "ioctl", SCMP_A1(SCMP_CMP_MASKED_EQ, LOW_32, requests[i]));
+        seccomp_gen_refuse(filter, EPERM, "ioctl",
+                           SCMP_A1(SCMP_CMP_MASKED_EQ, LOW_32, requests[i]));
 }
 
 /* A lease on a file that can be read makes those wait, outside, who open it to write. */
@@ -361,7 +366,8 @@ static void refuse_leases(scmp_filter_ctx filter)
 {
     static const uint64_t commands[] = {F_SETLEASE, F_SETDELEG_CALL};
     for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++)
-        refuse(filter, EINVAL, "fcntl", SCMP_A1(SCMP_CMP_MASKED_EQ, LOW_32, commands[i]));
+        seccomp_gen_refuse(filter, EINVAL, "fcntl",
+                           SCMP_A1(SCMP_CMP_MASKED_EQ, LOW_32, commands[i]));
 }
 
 /*
@@ -371,7 +377,7 @@ static void refuse_leases(scmp_filter_ctx filter)
  */
 static void keep_core_limit(scmp_filter_ctx filter)
 {
-    refuse(filter, 0, "setrlimit", SCMP_A0(SCMP_CMP_MASKED_EQ, LOW_32, RLIMIT_CORE));
+    seccomp_gen_refuse(filter, 0, "setrlimit", SCMP_A0(SCMP_CMP_MASKED_EQ, LOW_32, RLIMIT_CORE));
     const struct scmp_arg_cmp set[] = {SCMP_A1(SCMP_CMP_MASKED_EQ, LOW_32, RLIMIT_CORE),
                                        SCMP_A2(SCMP_CMP_NE, 0)};
     rule(filter, SCMP_ACT_ERRNO(0), "prlimit64", 2, set);
@@ -394,8 +400,8 @@ static void refuse_setuid_modes(scmp_filter_ctx filter)
 
     for (size_t bit = 0; bit < 2; bit++) {
         for (size_t i = 0; i < sizeof(makes) / sizeof(makes[0]); i++)
-            refuse(filter, EPERM, makes[i].name,
-                   SCMP_CMP(makes[i].mode, SCMP_CMP_MASKED_EQ, bits[bit], bits[bit]));
+            seccomp_gen_refuse(filter, EPERM, makes[i].name,
+                               SCMP_CMP(makes[i].mode, SCMP_CMP_MASKED_EQ, bits[bit], bits[bit]));
         /* Without these flags the mode is not looked at, and may be anything. */
         for (size_t i = 0; i < 4; i++) {
             uint64_t create = creates[i % 2];
@@ -413,10 +419,10 @@ static void refuse_setuid_modes(scmp_filter_ctx filter)
  */
 static void refuse_whiteouts(scmp_filter_ctx filter)
 {
-    refuse(filter, EINVAL, "renameat2",
-           SCMP_A4(SCMP_CMP_MASKED_EQ, RENAME_WHITEOUT, RENAME_WHITEOUT));
-    refuse(filter, EPERM, "mknod", SCMP_A1(SCMP_CMP_MASKED_EQ, S_IFMT, S_IFCHR));
-    refuse(filter, EPERM, "mknodat", SCMP_A2(SCMP_CMP_MASKED_EQ, S_IFMT, S_IFCHR));
+    seccomp_gen_refuse(filter, EINVAL, "renameat2",
+                       SCMP_A4(SCMP_CMP_MASKED_EQ, RENAME_WHITEOUT, RENAME_WHITEOUT));
+    seccomp_gen_refuse(filter, EPERM, "mknod", SCMP_A1(SCMP_CMP_MASKED_EQ, S_IFMT, S_IFCHR));
+    seccomp_gen_refuse(filter, EPERM, "mknodat", SCMP_A2(SCMP_CMP_MASKED_EQ, S_IFMT, S_IFCHR));
 }
 
 static scmp_filter_ctx make_arguments_filter(void)
@@ -445,10 +451,10 @@ static void write_filter(FILE *out, const char *name, scmp_filter_ctx filter)
 {
     static unsigned char bytes[BPF_MAXINSNS * sizeof(struct sock_filter)];
     int fd = memfd_create(name, MFD_CLOEXEC);
-    need(fd < 0 ? -errno : 0, "memfd_create");
-    need(seccomp_export_bpf(filter, fd), "seccomp_export_bpf");
+    seccomp_gen_need(fd < 0 ? -errno : 0, "memfd_create");
+    seccomp_gen_need(seccomp_export_bpf(filter, fd), "seccomp_export_bpf");
     ssize_t length = pread(fd, bytes, sizeof(bytes), 0);
-    need(length < 0 ? -errno : 0, "pread");
+    seccomp_gen_need(length < 0 ? -errno : 0, "pread");
     write_bytes(out, name, bytes, (size_t)length);
     close(fd);
     seccomp_release(filter);
@@ -462,7 +468,7 @@ static void write_calls(FILE *out, const char *name)
 static int write_filters(const char *path)
 {
     FILE *out = fopen(path, "we");
-    need(out == NULL ? -errno : 0, path);
+    seccomp_gen_need(out == NULL ? -errno : 0, path);
     fprintf(out, "/* Written by seccomp-gen from syscalls.def. */\n");
     make_calls_filter(false);
     write_calls(out, "cage_filter_calls");
@@ -476,16 +482,17 @@ static int write_filters(const char *path)
 static int write_watch(const char *path)
 {
     FILE *out = fopen(path, "we");
-    need(out == NULL ? -errno : 0, path);
+    seccomp_gen_need(out == NULL ? -errno : 0, path);
     fprintf(out, "/* Written by seccomp-gen from watched.def. */\n");
     make_watch_filter();
     write_calls(out, "cage_filter_watch");
     fprintf(out, "#ifdef CAGE_WATCHED_CALLS\n"
                  "static const struct watched_call watched_calls[] = {\n");
     for (size_t i = 0; i < WATCHED_COUNT; i++)
-        if (number_of(watched[i].name) >= 0)
-            fprintf(out, "    {%d, \"%s\", ACT_%s, %d, %d},\n", number_of(watched[i].name),
-                    watched[i].name, watched[i].act, watched[i].folder, watched[i].what);
+        if (seccomp_gen_number_of(watched[i].name) >= 0)
+            fprintf(out, "    {%d, \"%s\", ACT_%s, %d, %d},\n",
+                    seccomp_gen_number_of(watched[i].name), watched[i].name, watched[i].act,
+                    watched[i].folder, watched[i].what);
     fprintf(out, "};\n#endif\n");
     return fclose(out);
 }

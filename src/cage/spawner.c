@@ -61,7 +61,8 @@ static struct cage_child **find_child(struct cage_spawner *spawner, uint32_t id)
     return at;
 }
 
-static void end_child(struct cage_child **at, const struct cage_exit *how, const char *error)
+static void spawner_end_child(struct cage_child **at, const struct cage_exit *how,
+                              const char *error)
 {
     struct cage_child *child = *at;
     *at = child->next;
@@ -71,17 +72,19 @@ static void end_child(struct cage_child **at, const struct cage_exit *how, const
 
 /* -- sending ----------------------------------------------------------------------------------- */
 
-static void on_poll(uv_poll_t *poll, int status, int events);
+static void spawner_on_poll(uv_poll_t *poll, int status, int events);
 
-static int send_request(struct cage_spawner *spawner, const struct cage_request *request, int fd)
+static int spawner_send_request(struct cage_spawner *spawner, const struct cage_request *request,
+                                int fd)
 {
     return cage_message_send(spawner->socket, request, sizeof(*request), &fd, fd >= 0);
 }
 
-static void watch(struct cage_spawner *spawner)
+static void spawner_watch(struct cage_spawner *spawner)
 {
     if (spawner->poll != NULL)
-        uv_poll_start(spawner->poll, UV_READABLE | (spawner->waiting ? UV_WRITABLE : 0), on_poll);
+        uv_poll_start(spawner->poll, UV_READABLE | (spawner->waiting ? UV_WRITABLE : 0),
+                      spawner_on_poll);
 }
 
 static void drop_waiting(struct cage_spawner *spawner)
@@ -94,20 +97,21 @@ static void drop_waiting(struct cage_spawner *spawner)
     free(first);
 }
 
-static void send_waiting(struct cage_spawner *spawner)
+static void spawner_send_waiting(struct cage_spawner *spawner)
 {
     while (spawner->waiting != NULL) {
-        if (send_request(spawner, &spawner->waiting->request, spawner->waiting->fd) == -EAGAIN)
+        if (spawner_send_request(spawner, &spawner->waiting->request, spawner->waiting->fd) ==
+            -EAGAIN)
             return;
         drop_waiting(spawner);
     }
-    watch(spawner);
+    spawner_watch(spawner);
 }
 
 /* Sends now, or when there is room. A dead spawner is noticed by the poll, too. */
-static int ask(struct cage_spawner *spawner, const struct cage_request *request, int fd)
+static int spawner_ask(struct cage_spawner *spawner, const struct cage_request *request, int fd)
 {
-    int result = spawner->waiting == NULL ? send_request(spawner, request, fd) : -EAGAIN;
+    int result = spawner->waiting == NULL ? spawner_send_request(spawner, request, fd) : -EAGAIN;
     if (result != -EAGAIN)
         return result;
     struct waiting *last = kg_alloc(sizeof(*last));
@@ -115,7 +119,7 @@ static int ask(struct cage_spawner *spawner, const struct cage_request *request,
     last->fd = fd >= 0 ? fcntl(fd, F_DUPFD_CLOEXEC, 0) : -1;
     *spawner->waiting_end = last;
     spawner->waiting_end = &last->next;
-    watch(spawner);
+    spawner_watch(spawner);
     return 0;
 }
 
@@ -156,7 +160,7 @@ static void take_exited(struct cage_spawner *spawner, const struct cage_event *e
         .fork_refusals = event->fork_refusals,
     };
     if (*at != NULL)
-        end_child(at, &how, event->error[0] != '\0' ? event->error : NULL);
+        spawner_end_child(at, &how, event->error[0] != '\0' ? event->error : NULL);
 }
 
 /* Who does not take sockets does not get them. */
@@ -184,8 +188,8 @@ static void take_denied(struct cage_spawner *spawner, const struct cage_event *e
         child->ops->on_denied(child->data, (enum cage_access)event->number, event->error);
 }
 
-static void take_event(struct cage_spawner *spawner, struct cage_event *event,
-                       int fds[CAGE_MESSAGE_FDS])
+static void spawner_take_event(struct cage_spawner *spawner, struct cage_event *event,
+                               int fds[CAGE_MESSAGE_FDS])
 {
     event->error[sizeof(event->error) - 1] = '\0';
     if (event->kind == CAGE_TELL_SPAWNED)
@@ -202,7 +206,7 @@ static void take_event(struct cage_spawner *spawner, struct cage_event *event,
         take_exited(spawner, event);
 }
 
-static void on_poll_closed(uv_handle_t *handle)
+static void spawner_on_poll_closed(uv_handle_t *handle)
 {
     free(handle);
 }
@@ -210,7 +214,7 @@ static void on_poll_closed(uv_handle_t *handle)
 static void stop_polling(struct cage_spawner *spawner)
 {
     if (spawner->poll != NULL)
-        uv_close((uv_handle_t *)spawner->poll, on_poll_closed);
+        uv_close((uv_handle_t *)spawner->poll, spawner_on_poll_closed);
     spawner->poll = NULL;
 }
 
@@ -220,15 +224,16 @@ static void lose(struct cage_spawner *spawner)
     spawner->lost = true;
     stop_polling(spawner);
     while (spawner->children != NULL)
-        end_child(&spawner->children, &killed, "kaged-spawner is gone, and its cages with it");
+        spawner_end_child(&spawner->children, &killed,
+                          "kaged-spawner is gone, and its cages with it");
     spawner->on_lost(spawner->data);
 }
 
-static void on_poll(uv_poll_t *poll, int status, int events)
+static void spawner_on_poll(uv_poll_t *poll, int status, int events)
 {
     struct cage_spawner *spawner = poll->data;
     if (status == 0 && (events & UV_WRITABLE) != 0)
-        send_waiting(spawner);
+        spawner_send_waiting(spawner);
     for (unsigned i = 0; i < EVENTS_A_TURN; i++) {
         struct cage_event event;
         int fds[CAGE_MESSAGE_FDS];
@@ -237,7 +242,7 @@ static void on_poll(uv_poll_t *poll, int status, int events)
             return;
         if (result <= 0)
             return lose(spawner);
-        take_event(spawner, &event, fds);
+        spawner_take_event(spawner, &event, fds);
     }
 }
 
@@ -342,7 +347,7 @@ int cage_spawner_attach(struct cage_spawner *spawner, struct loop *loop,
     spawner->poll = poll;
     spawner->on_lost = on_lost;
     spawner->data = data;
-    watch(spawner);
+    spawner_watch(spawner);
     return 0;
 }
 
@@ -353,7 +358,7 @@ const struct cage_limits *cage_spawner_limits(const struct cage_spawner *spawner
 
 /* The end of its socket tells the spawner to end; one that does not is killed, and its cages by
  * that. */
-static int wait_for_end(pid_t pid)
+static int spawner_wait_for_end(pid_t pid)
 {
     int status = 0;
     kg_auto(kg_close) int fd = pidfd_open(pid, 0);
@@ -379,7 +384,7 @@ void cage_spawner_free(struct cage_spawner *spawner)
     kg_close(&spawner->socket);
     while (spawner->waiting != NULL)
         drop_waiting(spawner);
-    int status = spawner->pid > 0 ? wait_for_end(spawner->pid) : 0;
+    int status = spawner->pid > 0 ? spawner_wait_for_end(spawner->pid) : 0;
     if (status != 0 && !spawner->lost)
         kg_log(KG_WARN, "kaged-spawner ended with status %#x", (unsigned)status);
     while (spawner->children != NULL) {
@@ -417,8 +422,8 @@ struct cage_child *cage_spawn(struct cage_spawner *spawner, const struct cage_pl
     child->data = data;
     child->next = spawner->children;
     spawner->children = child;
-    int result =
-        ask(spawner, &(struct cage_request){.kind = CAGE_ASK_SPAWN, .child = child->id}, fd);
+    int result = spawner_ask(
+        spawner, &(struct cage_request){.kind = CAGE_ASK_SPAWN, .child = child->id}, fd);
     if (result == 0)
         return child;
     kg_fail_errno(err, -result, "plugin %s: spawn: ask kaged-spawner", plan->name);
@@ -430,7 +435,7 @@ struct cage_child *cage_spawn(struct cage_spawner *spawner, const struct cage_pl
 void cage_signal(struct cage_child *child, int signal)
 {
     struct cage_request request = {.kind = CAGE_ASK_SIGNAL, .child = child->id, .signal = signal};
-    (void)ask(child->spawner, &request, -1); /* it fails only when the spawner is gone */
+    (void)spawner_ask(child->spawner, &request, -1); /* it fails only when the spawner is gone */
 }
 
 pid_t cage_child_pid(const struct cage_child *child)

@@ -86,8 +86,8 @@ struct spawner {
 
 /* -- telling the daemon ------------------------------------------------------------------------ */
 
-static int tell(struct spawner *spawner, const struct cage_event *event, const int *fds,
-                size_t fd_count)
+static int spawner_main_tell(struct spawner *spawner, const struct cage_event *event,
+                             const int *fds, size_t fd_count)
 {
     int result = cage_message_send(spawner->socket, event, sizeof(*event), fds, fd_count);
     if (result == -EPIPE || result == -ECONNRESET)
@@ -116,7 +116,7 @@ static void tell_exited(struct spawner *spawner, const struct cell *cell)
         event.memory_kills = counts[CAGE_LIMIT_MEMORY];
         event.fork_refusals = counts[CAGE_LIMIT_PROCESSES];
     }
-    tell(spawner, &event, NULL, 0);
+    spawner_main_tell(spawner, &event, NULL, 0);
 }
 
 static void tell_limits(struct spawner *spawner, struct cell *cell,
@@ -128,15 +128,15 @@ static void tell_limits(struct spawner *spawner, struct cell *cell,
         struct cage_event event = {.kind = CAGE_TELL_LIMIT, .child = cell->id, .number = limit};
         event.count = counts[limit];
         if ((rose & (1u << limit)) != 0)
-            tell(spawner, &event, NULL, 0);
+            spawner_main_tell(spawner, &event, NULL, 0);
     }
 }
 
-static void tell_failed(struct spawner *spawner, uint32_t id, const char *message)
+static void spawner_main_tell_failed(struct spawner *spawner, uint32_t id, const char *message)
 {
     struct cage_event event = {.kind = CAGE_TELL_EXITED, .child = id, .exit_code = -1};
     snprintf(event.error, sizeof(event.error), "%s", message);
-    tell(spawner, &event, NULL, 0);
+    spawner_main_tell(spawner, &event, NULL, 0);
 }
 
 /* -- cells ------------------------------------------------------------------------------------- */
@@ -200,8 +200,8 @@ static void ask_cell_to_end(struct cell *cell, int number)
 
 /* -- a bwrap for the next cage ----------------------------------------------------------------- */
 
-static int make_ready(struct spawner *spawner, const char *bwrap, bool ahead, struct cage_user user,
-                      struct kg_err *err)
+static int spawner_main_make_ready(struct spawner *spawner, const char *bwrap, bool ahead,
+                                   struct cage_user user, struct kg_err *err)
 {
     struct cage_group *group = NULL;
     if (spawner->cgroups == NULL || (group = cage_group_new(spawner->cgroups, err)) != NULL)
@@ -221,7 +221,7 @@ static int make_ready_as_new(struct spawner *spawner, const char *bwrap, bool ah
 {
     struct cage_user user = {0};
     int result = cage_uid_take(spawner->uids, &user.uid, err);
-    return result < 0 ? result : make_ready(spawner, bwrap, ahead, user, err);
+    return result < 0 ? result : spawner_main_make_ready(spawner, bwrap, ahead, user, err);
 }
 
 /* False for one that was refused its namespaces: bwrap may be allowed what we are not. */
@@ -250,7 +250,7 @@ static void drop_ready(struct spawner *spawner)
 
 /* After a start, once things are quiet. What goes wrong here is told by the start that finds none.
  */
-static void prepare(struct spawner *spawner)
+static void spawner_main_prepare(struct spawner *spawner)
 {
     if (spawner->prepare_at_ms == 0 || kg_monotonic_ms() < spawner->prepare_at_ms)
         return;
@@ -315,7 +315,7 @@ static void complete_network(struct cell *cell)
     kg_close(&cell->at.block_fd);
 }
 
-static void read_network(struct spawner *spawner, struct cell *cell)
+static void spawner_main_read_network(struct spawner *spawner, struct cell *cell)
 {
     while (cell->netns.socket >= 0) {
         struct kg_err err = {0};
@@ -328,7 +328,7 @@ static void read_network(struct spawner *spawner, struct cell *cell)
             complete_network(cell);
         else if (result < 0)
             fail_network(cell, err.message);
-        else if (tell(spawner, &event, &fd, 1) < 0)
+        else if (spawner_main_tell(spawner, &event, &fd, 1) < 0)
             fail_network(cell, "network: the daemon did not take a socket");
     }
 }
@@ -404,7 +404,7 @@ static void start_watcher(struct spawner *spawner, struct cell *cell)
     kg_close(&cell->at.watch_fd);
     if (pid < 0)
         fail_watcher(cell, strerror(errnum));
-    else if (tell(spawner, &event, &ends[0], 1) < 0)
+    else if (spawner_main_tell(spawner, &event, &ends[0], 1) < 0)
         fail_watcher(cell, "the daemon did not take its socket");
     close(ends[0]);
 }
@@ -453,7 +453,7 @@ static void meet_pid1(struct spawner *spawner, struct cell *cell, pid_t pid)
     cell->pid1 = pid;
     cell->pid1_fd = fd;
     struct cage_event event = {.kind = CAGE_TELL_CHILD, .child = cell->id, .pid = pid};
-    tell(spawner, &event, NULL, 0);
+    spawner_main_tell(spawner, &event, NULL, 0);
     if (!cell->at.ahead)
         start_network(cell, pid, fd);
 }
@@ -537,7 +537,7 @@ static void tell_denial(struct spawner *spawner, struct cage_denial *denial)
     if (cell != NULL) {
         event.child = cell->id;
         snprintf(event.error, sizeof(event.error), "%s", denial->path);
-        tell(spawner, &event, NULL, 0);
+        spawner_main_tell(spawner, &event, NULL, 0);
     }
     kg_free(&denial->path);
 }
@@ -597,7 +597,7 @@ static void reap(struct spawner *spawner)
     }
 }
 
-static bool is_ours(const struct spawner *spawner, pid_t pid)
+static bool spawner_main_is_ours(const struct spawner *spawner, pid_t pid)
 {
     if (spawner->ready != NULL && cage_ready_pid(spawner->ready) == pid)
         return true;
@@ -614,7 +614,7 @@ static size_t kill_strays(const struct spawner *spawner, pid_t **ret_strays)
     size_t count, stray_count = 0;
     pid_t *children = cage_children_of(getpid(), &count);
     for (size_t i = 0; i < count; i++) {
-        if (is_ours(spawner, children[i]))
+        if (spawner_main_is_ours(spawner, children[i]))
             continue;
         kill(children[i], SIGKILL);
         children[stray_count++] = children[i];
@@ -698,7 +698,7 @@ static void keep_cell(struct spawner *spawner, uint32_t id, struct cage_launched
 
     const int fds[] = {at->in_fd, at->out_fd, at->err_fd};
     struct cage_event event = {.kind = CAGE_TELL_SPAWNED, .child = id, .pid = at->pid};
-    if (tell(spawner, &event, fds, KG_COUNT(fds)) < 0)
+    if (spawner_main_tell(spawner, &event, fds, KG_COUNT(fds)) < 0)
         kill_cell(cell);
     for (size_t i = 0; i < KG_COUNT(fds); i++)
         close(fds[i]);
@@ -710,8 +710,8 @@ static void keep_cell(struct spawner *spawner, uint32_t id, struct cage_launched
 }
 
 /* What builds the cages is the system's, whatever a plan says that came from another user. */
-static int check_tools(const struct spawner *spawner, const struct cage_plan *plan,
-                       struct kg_err *err)
+static int spawner_main_check_tools(const struct spawner *spawner, const struct cage_plan *plan,
+                                    struct kg_err *err)
 {
     const char *nft = plan->network.nft;
     if (spawner->stage == NULL || spawner->owner.uid == 0)
@@ -734,8 +734,8 @@ static size_t count_polls(const struct spawner *spawner)
 
 /* The kernel polls for no more than it lets us have files, and we would hear of nothing any more.
  */
-static int check_room(const struct spawner *spawner, const struct cage_plan *plan,
-                      struct kg_err *err)
+static int spawner_main_check_room(const struct spawner *spawner, const struct cage_plan *plan,
+                                   struct kg_err *err)
 {
     struct rlimit limit;
     if (getrlimit(RLIMIT_NOFILE, &limit) < 0)
@@ -748,7 +748,8 @@ static int check_room(const struct spawner *spawner, const struct cage_plan *pla
 }
 
 /* A cage that cannot be limited is not started. */
-static int limit(struct cage_group *group, const struct cage_plan *plan, struct kg_err *err)
+static int spawner_main_limit(struct cage_group *group, const struct cage_plan *plan,
+                              struct kg_err *err)
 {
     const struct cage_group_limits limits = {
         .memory_bytes = plan->memory_bytes,
@@ -762,7 +763,8 @@ static int limit(struct cage_group *group, const struct cage_plan *plan, struct 
  * The one that waits, if it is of this program and got what it was to have, or one that is made
  * now. That one leaves the namespaces to bwrap: we would have to wait for them.
  */
-static struct cage_ready *take_ready(struct spawner *spawner, const char *bwrap, struct kg_err *err)
+static struct cage_ready *spawner_main_take_ready(struct spawner *spawner, const char *bwrap,
+                                                  struct kg_err *err)
 {
     if (spawner->ready != NULL &&
         (!cage_ready_is_of(spawner->ready, bwrap) || !has_namespaces(spawner)))
@@ -778,7 +780,7 @@ static struct cage_ready *make_fixed(struct spawner *spawner, const struct cage_
 {
     struct cage_user user = {.fixed = true};
     if (cage_uid_fixed(spawner->fixed_uids, &spawner->owner, plan->name, &user.uid, err) < 0 ||
-        make_ready(spawner, plan->bwrap, false, user, err) < 0)
+        spawner_main_make_ready(spawner, plan->bwrap, false, user, err) < 0)
         return NULL;
     return kg_steal(&spawner->ready);
 }
@@ -790,7 +792,7 @@ static int launch_ready(struct spawner *spawner, uint32_t id, struct cage_plan *
     if (ready == NULL)
         return kg_wrap(err, -EINVAL, "plugin %s", plan->name);
     struct cage_group *group = cage_ready_group(ready);
-    int result = limit(group, plan, err);
+    int result = spawner_main_limit(group, plan, err);
     if (result == 0)
         result = cage_launch(plan, spawner->stage, ready, &launched, err);
     if (result < 0) {
@@ -803,21 +805,24 @@ static int launch_ready(struct spawner *spawner, uint32_t id, struct cage_plan *
     return 0;
 }
 
-static int launch(struct spawner *spawner, uint32_t id, struct cage_plan *plan, struct kg_err *err)
+static int spawner_main_launch(struct spawner *spawner, uint32_t id, struct cage_plan *plan,
+                               struct kg_err *err)
 {
-    int result = launch_ready(spawner, id, plan, take_ready(spawner, plan->bwrap, err), err);
+    int result =
+        launch_ready(spawner, id, plan, spawner_main_take_ready(spawner, plan->bwrap, err), err);
     if (result == -ENOTSUP)
         result = launch_ready(spawner, id, plan, make_fixed(spawner, plan, err), err);
     return result;
 }
 
-static void spawn(struct spawner *spawner, uint32_t id, int plan_fd)
+static void spawner_main_spawn(struct spawner *spawner, uint32_t id, int plan_fd)
 {
     struct kg_err err = {0};
     struct cage_plan *plan = read_plan(plan_fd, &err);
-    if (plan == NULL || check_tools(spawner, plan, &err) < 0 ||
-        check_room(spawner, plan, &err) < 0 || launch(spawner, id, plan, &err) < 0)
-        tell_failed(spawner, id, err.message);
+    if (plan == NULL || spawner_main_check_tools(spawner, plan, &err) < 0 ||
+        spawner_main_check_room(spawner, plan, &err) < 0 ||
+        spawner_main_launch(spawner, id, plan, &err) < 0)
+        spawner_main_tell_failed(spawner, id, err.message);
     cage_plan_free(plan);
 }
 
@@ -843,7 +848,7 @@ static void read_request(struct spawner *spawner)
         return;
     }
     if (request.kind == CAGE_ASK_SPAWN)
-        spawn(spawner, request.child, fds[0]);
+        spawner_main_spawn(spawner, request.child, fds[0]);
     else if (request.kind == CAGE_ASK_SIGNAL)
         deliver_signal(spawner, request.child, request.signal);
     for (size_t i = 0; i < CAGE_MESSAGE_FDS; i++)
@@ -869,7 +874,7 @@ static int shorter(int a_ms, int b_ms)
 }
 
 /* Waits for anything to happen: the socket, a signal, a report from some cage, a limit. */
-static void turn(struct spawner *spawner, struct pollfd *polls, int timeout_ms)
+static void spawner_main_turn(struct spawner *spawner, struct pollfd *polls, int timeout_ms)
 {
     size_t count = 0;
     uint64_t now_ms = kg_monotonic_ms();
@@ -891,7 +896,7 @@ static void turn(struct spawner *spawner, struct pollfd *polls, int timeout_ms)
     now_ms = kg_monotonic_ms();
     for (struct cell *cell = spawner->cells; cell != NULL; cell = cell->next, at += CELL_POLLS) {
         if (polls[at + 2].revents != 0)
-            read_network(spawner, cell);
+            spawner_main_read_network(spawner, cell);
         if (polls[at].revents != 0 || polls[at + 1].revents != 0)
             read_reports(spawner, cell);
         tell_limits(spawner, cell, &polls[at + 3], now_ms);
@@ -931,15 +936,15 @@ static void await_end(pid_t pid, uint64_t deadline_ms)
         usleep(AWAIT_US);
 }
 
-static void serve(struct spawner *spawner)
+static void spawner_main_serve(struct spawner *spawner)
 {
     struct pollfd *polls = NULL;
     bool lingers = false;
     while (!spawner->daemon_gone) {
         polls = room_for_polls(spawner, polls);
-        turn(spawner, polls, next_timeout(spawner, lingers));
+        spawner_main_turn(spawner, polls, next_timeout(spawner, lingers));
         check_deadlines(spawner);
-        prepare(spawner);
+        spawner_main_prepare(spawner);
         lingers = end_cells(spawner);
         lingers = (spawner->cgroups != NULL && cage_cgroups_tidy(spawner->cgroups)) || lingers;
     }
@@ -951,7 +956,7 @@ static void serve(struct spawner *spawner)
         for (struct cell *cell = spawner->cells; cell != NULL; cell = cell->next)
             kill_cell(cell);
         polls = room_for_polls(spawner, polls);
-        turn(spawner, polls, KILL_AGAIN_MS);
+        spawner_main_turn(spawner, polls, KILL_AGAIN_MS);
         end_cells(spawner);
     }
     free(polls);
@@ -982,8 +987,8 @@ static int take_signals(void)
     return signalfd(-1, &taken, SFD_CLOEXEC | SFD_NONBLOCK);
 }
 
-static int start(struct spawner *spawner, const char *socket, const char *daemon_pid,
-                 struct cage_limits *ret_limits, struct kg_err *err)
+static int spawner_main_start(struct spawner *spawner, const char *socket, const char *daemon_pid,
+                              struct cage_limits *ret_limits, struct kg_err *err)
 {
     setsid();
     if (chdir("/") < 0)
@@ -1070,12 +1075,12 @@ int main(int argc, char **argv)
     struct kg_err err = {0};
     struct cage_limits limits = {.mode = CAGE_LIMITS_NONE};
     struct cage_event ready = {.kind = CAGE_TELL_READY};
-    ready.built = start(&spawner, argv[1], argv[2], &limits, &err) == 0;
+    ready.built = spawner_main_start(&spawner, argv[1], argv[2], &limits, &err) == 0;
     ready.number = limits.mode;
     ready.count = spawner.kernel_log >= 0;
     snprintf(ready.error, sizeof(ready.error), "%s", ready.built ? limits.words : err.message);
-    if (tell(&spawner, &ready, NULL, 0) == 0 && ready.built)
-        serve(&spawner);
+    if (spawner_main_tell(&spawner, &ready, NULL, 0) == 0 && ready.built)
+        spawner_main_serve(&spawner);
     cage_stage_free(spawner.stage);
     cage_uid_pool_free(spawner.uids);
     cage_uid_record_free(spawner.fixed_uids);

@@ -50,7 +50,7 @@ struct cage_stage {
     int room; /* and one to make rooms of; -1: it cannot be made, and bwrap does without */
 };
 
-static int make_folder(struct kg_err *err)
+static int stage_make_folder(struct kg_err *err)
 {
     if (unshare(CLONE_NEWNS) < 0)
         return kg_fail_errno(err, errno, "stage: unshare mount namespace");
@@ -83,7 +83,7 @@ static int open_mounts(void)
 }
 
 /* The host's later mounts come into it, as into the one that it is copied from. */
-static void make_room(struct cage_stage *stage)
+static void stage_make_room(struct cage_stage *stage)
 {
     stage->home = open_mounts();
     /* That we are here already does not matter: whoever cannot go home must not leave. */
@@ -117,11 +117,11 @@ void cage_stage_leave_room(const struct cage_stage *stage, int room)
 
 struct cage_stage *cage_stage_new(const struct cage_owner *owner, struct kg_err *err)
 {
-    if (make_folder(err) < 0)
+    if (stage_make_folder(err) < 0)
         return NULL;
     struct cage_stage *stage = kg_alloc(sizeof(*stage));
     *stage = (struct cage_stage){.owner = *owner, .home = -1, .room = -1};
-    make_room(stage);
+    stage_make_room(stage);
     return stage;
 }
 
@@ -239,7 +239,7 @@ static int make_mount_point(const char *path, const struct stat *status)
     return fd < 0 ? -errno : 0;
 }
 
-static int place(const char *path, const struct stat *status, int tree, struct kg_err *err)
+static int stage_place(const char *path, const struct stat *status, int tree, struct kg_err *err)
 {
     int result = make_mount_point(path, status);
     if (result < 0)
@@ -252,12 +252,12 @@ static int place(const char *path, const struct stat *status, int tree, struct k
 }
 
 /* In the room, if there is one. */
-static int place_in(const struct cage_stage *stage, int room, const char *path,
-                    const struct stat *status, int tree, struct kg_err *err)
+static int stage_place_in(const struct cage_stage *stage, int room, const char *path,
+                          const struct stat *status, int tree, struct kg_err *err)
 {
     if (room >= 0 && setns(room, CLONE_NEWNS) < 0)
         return kg_fail_errno(err, errno, "stage: enter the mounts of bwrap");
-    int result = place(path, status, tree, err);
+    int result = stage_place(path, status, tree, err);
     cage_stage_leave_room(stage, room);
     return result;
 }
@@ -276,7 +276,7 @@ int cage_stage_add(struct cage_stage *stage, int room, int source, int whole, bo
     if (result < 0)
         return result;
     kg_auto(kg_free) char *path = kg_format("%s/%u", STAGE_FOLDER, stage->next++);
-    result = place_in(stage, room, path, &status, tree, err);
+    result = stage_place_in(stage, room, path, &status, tree, err);
     if (result < 0)
         return result;
     *ret_path = kg_steal(&path);

@@ -142,8 +142,8 @@ void cage_grants_free(struct cage_grants *grants)
     *grants = (struct cage_grants){0};
 }
 
-static void add_listener(struct cage_listener **items, size_t *count, const char *host,
-                         const char *address, uint16_t port)
+static void steps_add_listener(struct cage_listener **items, size_t *count, const char *host,
+                               const char *address, uint16_t port)
 {
     *items = kg_realloc(*items, (*count + 1) * sizeof(**items));
     (*items)[(*count)++] = (struct cage_listener){
@@ -153,12 +153,12 @@ static void add_listener(struct cage_listener **items, size_t *count, const char
 void cage_network_add(struct cage_network *network, const char *host, const char *address,
                       uint16_t port)
 {
-    add_listener(&network->items, &network->count, host, address, port);
+    steps_add_listener(&network->items, &network->count, host, address, port);
 }
 
 void cage_network_close(struct cage_network *network, const char *host, uint16_t port)
 {
-    add_listener(&network->closed, &network->closed_count, host, "", port);
+    steps_add_listener(&network->closed, &network->closed_count, host, "", port);
 }
 
 static void free_listeners(struct cage_listener *items, size_t count)

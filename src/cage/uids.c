@@ -31,7 +31,7 @@ struct cage_uid_pool {
 
 /* -- the range --------------------------------------------------------------------------------- */
 
-static bool read_number(struct kg_str *line, int64_t *ret_number)
+static bool uids_read_number(struct kg_str *line, int64_t *ret_number)
 {
     size_t length = 0;
     while (length < line->length && line->data[length] != ':')
@@ -43,7 +43,8 @@ static bool read_number(struct kg_str *line, int64_t *ret_number)
 }
 
 /* NAME:FIRST:COUNT of that user, by his name or number. */
-static bool read_line(struct kg_str line, const char *name, uid_t uid, struct cage_uids *ret_uids)
+static bool uids_read_line(struct kg_str line, const char *name, uid_t uid,
+                           struct cage_uids *ret_uids)
 {
     int64_t first, count;
     const char *colon = memchr(line.data, ':', line.length);
@@ -52,7 +53,7 @@ static bool read_line(struct kg_str line, const char *name, uid_t uid, struct ca
     if (colon == NULL || !(kg_str_is(who, name) || kg_str_is(who, number)))
         return false;
     line = (struct kg_str){colon + 1, line.length - who.length - 1};
-    if (!read_number(&line, &first) || !read_number(&line, &count) || first <= 0 ||
+    if (!uids_read_number(&line, &first) || !uids_read_number(&line, &count) || first <= 0 ||
         count < ENOUGH || first + count >= UINT32_MAX)
         return false;
     *ret_uids = (struct cage_uids){.base = (uid_t)first, .count = (uint32_t)count};
@@ -64,7 +65,7 @@ bool cage_uids_read(struct kg_str text, const char *name, uid_t uid, struct cage
     while (text.length > 0) {
         const char *end = memchr(text.data, '\n', text.length);
         size_t length = end ? (size_t)(end - text.data) : text.length;
-        if (read_line((struct kg_str){text.data, length}, name, uid, ret_uids))
+        if (uids_read_line((struct kg_str){text.data, length}, name, uid, ret_uids))
             return true;
         length += end != NULL;
         text = (struct kg_str){text.data + length, text.length - length};

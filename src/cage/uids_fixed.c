@@ -41,7 +41,7 @@ void cage_uid_record_free(struct cage_uid_record *record)
 }
 
 /* -1: it has none. */
-static int64_t find(const struct cage_uid_record *record, const char *name)
+static int64_t uids_fixed_find(const struct cage_uid_record *record, const char *name)
 {
     for (uint32_t at = 0; at < record->range.count; at++)
         if (record->names[at] != NULL && strcmp(record->names[at], name) == 0)
@@ -69,7 +69,7 @@ static int64_t find_free(const struct cage_uid_record *record, const char *name)
 }
 
 /* UID NAME. What is of another range, or of two names, counts as it was first. */
-static void take_line(struct cage_uid_record *record, struct kg_str line)
+static void uids_fixed_take_line(struct cage_uid_record *record, struct kg_str line)
 {
     int64_t uid;
     const char *blank = line.length > 0 ? memchr(line.data, ' ', line.length) : NULL;
@@ -80,24 +80,26 @@ static void take_line(struct cage_uid_record *record, struct kg_str line)
     size_t at = (size_t)(uid - (int64_t)record->range.base);
     kg_auto(kg_free) char *name =
         kg_str_dup((struct kg_str){blank + 1, line.length - number.length - 1});
-    if (record->names[at] == NULL && find(record, name) < 0)
+    if (record->names[at] == NULL && uids_fixed_find(record, name) < 0)
         record->names[at] = kg_steal(&name);
 }
 
 /* How much of it is lines: the writer of the last may have been killed. */
-static size_t take_lines(struct cage_uid_record *record, struct kg_str text)
+static size_t uids_fixed_take_lines(struct cage_uid_record *record, struct kg_str text)
 {
     size_t taken = 0;
     for (const char *end; taken < text.length; taken = (size_t)(end - text.data) + 1) {
         end = memchr(text.data + taken, '\n', text.length - taken);
         if (end == NULL)
             break;
-        take_line(record, (struct kg_str){text.data + taken, (size_t)(end - text.data) - taken});
+        uids_fixed_take_line(record,
+                             (struct kg_str){text.data + taken, (size_t)(end - text.data) - taken});
     }
     return taken;
 }
 
-static int write_line(const struct cage_uid_record *record, int fd, int64_t at, const char *name)
+static int uids_fixed_write_line(const struct cage_uid_record *record, int fd, int64_t at,
+                                 const char *name)
 {
     kg_auto(kg_free) char *line =
         kg_format("%lld %s\n", (long long)record->range.base + (long long)at, name);
@@ -105,9 +107,10 @@ static int write_line(const struct cage_uid_record *record, int fd, int64_t at, 
     return result == 0 && fdatasync(fd) < 0 ? -errno : result;
 }
 
-static int give(struct cage_uid_record *record, int fd, const char *name, struct kg_err *err)
+static int uids_fixed_give(struct cage_uid_record *record, int fd, const char *name,
+                           struct kg_err *err)
 {
-    int64_t at = find(record, name);
+    int64_t at = uids_fixed_find(record, name);
     if (at >= 0)
         return 0;
     at = find_free(record, name);
@@ -117,7 +120,7 @@ static int give(struct cage_uid_record *record, int fd, const char *name, struct
                 (unsigned)record->range.count);
         return kg_hint(err, "give root a larger range in /etc/subuid");
     }
-    int result = fd >= 0 ? write_line(record, fd, at, name) : 0;
+    int result = fd >= 0 ? uids_fixed_write_line(record, fd, at, name) : 0;
     if (result < 0)
         return kg_fail_errno(err, -result, "write down its uid in %s", record->file);
     record->names[at] = kg_strdup(name);
@@ -135,19 +138,19 @@ static int give_by_file(struct cage_uid_record *record, const char *name, struct
     int result = kg_read_fd(fd, record->file, RECORD_MAX_BYTES, &text, err);
     if (result < 0)
         return result;
-    size_t taken = take_lines(record, kg_buf_view(&text));
+    size_t taken = uids_fixed_take_lines(record, kg_buf_view(&text));
     if (taken < text.length && ftruncate(fd, (off_t)taken) < 0)
         return kg_fail_errno(err, errno, "cut %s", record->file);
-    return give(record, fd, name, err);
+    return uids_fixed_give(record, fd, name, err);
 }
 
 int cage_uid_fixed(struct cage_uid_record *record, const struct cage_owner *owner, const char *name,
                    uid_t *ret_uid, struct kg_err *err)
 {
     int result = 0;
-    if (find(record, name) < 0 && record->file == NULL) {
-        result = give(record, -1, name, err);
-    } else if (find(record, name) < 0) {
+    if (uids_fixed_find(record, name) < 0 && record->file == NULL) {
+        result = uids_fixed_give(record, -1, name, err);
+    } else if (uids_fixed_find(record, name) < 0) {
         /* The file is the owner's, and so is what its path leads through. */
         if (owner->uid != 0 && (result = cage_owner_enter(owner, err)) < 0)
             return result;
@@ -156,6 +159,6 @@ int cage_uid_fixed(struct cage_uid_record *record, const struct cage_owner *owne
             cage_owner_leave();
     }
     if (result == 0)
-        *ret_uid = record->range.base + (uid_t)find(record, name);
+        *ret_uid = record->range.base + (uid_t)uids_fixed_find(record, name);
     return result;
 }

@@ -49,7 +49,7 @@ static bool is_apparmor(const struct cage_userns *seen)
     return seen->apparmor_restricts == 1;
 }
 
-static bool is_refused(const struct cage_userns *seen)
+static bool userns_is_refused(const struct cage_userns *seen)
 {
     return seen->unshare_errno != 0;
 }
@@ -89,7 +89,7 @@ static const struct {
       "apparmor_parser -r /etc/apparmor.d/kaged-spawner; without kaged's package, write it before: "
       "abi <abi/4.0>, profile kaged-spawner PATH flags=(unconfined) { userns, } with the PATH that "
       "kaged doctor shows for it"}},
-    {is_refused,
+    {userns_is_refused,
      {"to make a user namespace is forbidden here",
       "in a container: allow unshare, clone and mount in its seccomp profile (docker run "
       "--security-opt seccomp=unconfined); in a chroot: leave it"}},

@@ -87,7 +87,7 @@ static struct entry *entry_add(enum cage_act act, const char *what)
 }
 
 /* What does not fit is counted in the last place. */
-static struct entry *entry_new(enum cage_act act, const char *what)
+static struct entry *watch_main_entry_new(enum cage_act act, const char *what)
 {
     struct entry *last = &watch.entries[CAGE_ATTEMPTS_MAX - 1];
     if (watch.count == CAGE_ATTEMPTS_MAX)
@@ -115,7 +115,7 @@ static size_t read_memory(pid_t pid, uint64_t address, void *ret_bytes, size_t s
 }
 
 /* Owned; NULL: there is none, or it is too long for the kernel, too. */
-static char *read_path(pid_t pid, uint64_t address)
+static char *watch_main_read_path(pid_t pid, uint64_t address)
 {
     char text[CAGE_PATH_MAX];
     size_t length = read_memory(pid, address, text, sizeof(text));
@@ -124,7 +124,7 @@ static char *read_path(pid_t pid, uint64_t address)
 }
 
 /* Where a relative path is meant from; owned, or NULL. */
-static char *read_folder(pid_t pid, int folder, uint64_t fd)
+static char *watch_main_read_folder(pid_t pid, int folder, uint64_t fd)
 {
     char path[CAGE_PATH_MAX];
     bool is_working = folder < 0 || (int32_t)fd == AT_FDCWD;
@@ -137,15 +137,16 @@ static char *read_folder(pid_t pid, int folder, uint64_t fd)
     return kg_strdup(path);
 }
 
-static char *absolute(pid_t pid, const struct watched_call *call, const uint64_t *arguments)
+static char *watch_main_absolute(pid_t pid, const struct watched_call *call,
+                                 const uint64_t *arguments)
 {
-    kg_auto(kg_free) char *path = read_path(pid, arguments[call->what]);
+    kg_auto(kg_free) char *path = watch_main_read_path(pid, arguments[call->what]);
     if (path == NULL)
         return NULL;
     if (path[0] == '/')
         return cage_path_join("/", path);
     kg_auto(kg_free) char *folder =
-        read_folder(pid, call->folder, call->folder < 0 ? 0 : arguments[call->folder]);
+        watch_main_read_folder(pid, call->folder, call->folder < 0 ? 0 : arguments[call->folder]);
     return folder != NULL ? cage_path_join(folder, path) : NULL;
 }
 
@@ -162,7 +163,7 @@ static bool may(int fd, int rights)
     return faccessat(fd, "", rights, AT_EMPTY_PATH | AT_EACCESS) == 0;
 }
 
-static enum cage_there look(pid_t pid, enum cage_act *act, const char *path)
+static enum cage_there watch_main_look(pid_t pid, enum cage_act *act, const char *path)
 {
     if (kg_path_within(path, "/proc")) /* where each sees itself, and we are not in there */
         return CAGE_THERE_TO_READ;
@@ -199,8 +200,8 @@ static enum cage_act act_of(const struct watched_call *call, const uint64_t *arg
 }
 
 /* False: it is no address of the internet. */
-static bool read_address(pid_t pid, uint64_t address, uint64_t size, char text[ADDRESS_TEXT],
-                         uint16_t *ret_port)
+static bool watch_main_read_address(pid_t pid, uint64_t address, uint64_t size,
+                                    char text[ADDRESS_TEXT], uint16_t *ret_port)
 {
     struct sockaddr_storage raw = {0};
     size = size < sizeof(raw) ? size : sizeof(raw);
@@ -223,8 +224,8 @@ static bool still_waits(uint64_t id)
     return ioctl(watch.listener, SECCOMP_IOCTL_NOTIF_ID_VALID, &id) == 0;
 }
 
-static void note(const struct watched_call *call, enum cage_act act, const char *what,
-                 uint16_t port)
+static void watch_main_note(const struct watched_call *call, enum cage_act act, const char *what,
+                            uint16_t port)
 {
     pid_t pid = (pid_t)watch.asked->pid;
     kg_auto(kg_free) char *key = kg_format("%d %u %s", act, port, what);
@@ -233,11 +234,11 @@ static void note(const struct watched_call *call, enum cage_act act, const char 
     struct entry *entry = known != 0 ? &watch.entries[known - 1] : NULL;
     enum cage_there there = CAGE_THERE_NOTHING;
     if (entry == NULL && act != CAGE_ACT_CONNECT)
-        there = look(pid, &act, what);
+        there = watch_main_look(pid, &act, what);
     if (!still_waits(watch.asked->id))
         return;
     if (entry == NULL) {
-        entry = entry_new(act, what);
+        entry = watch_main_entry_new(act, what);
         if (entry->told.count == 0) {
             entry->told.there = (uint8_t)there;
             entry->told.port = port;
@@ -250,7 +251,7 @@ static void note(const struct watched_call *call, enum cage_act act, const char 
     watch.changed = true;
 }
 
-static void look_at(const struct watched_call *call)
+static void watch_main_look_at(const struct watched_call *call)
 {
     const struct seccomp_data *data = &watch.asked->data;
     pid_t pid = (pid_t)watch.asked->pid;
@@ -259,13 +260,14 @@ static void look_at(const struct watched_call *call)
     if (call->act == ACT_CONNECT) {
         char text[ADDRESS_TEXT];
         uint16_t port;
-        if (read_address(pid, arguments[call->what], arguments[call->what + 1], text, &port))
-            note(call, CAGE_ACT_CONNECT, text, port);
+        if (watch_main_read_address(pid, arguments[call->what], arguments[call->what + 1], text,
+                                    &port))
+            watch_main_note(call, CAGE_ACT_CONNECT, text, port);
         return;
     }
-    kg_auto(kg_free) char *path = absolute(pid, call, arguments);
+    kg_auto(kg_free) char *path = watch_main_absolute(pid, call, arguments);
     if (path != NULL)
-        note(call, act_of(call, arguments), path, 0);
+        watch_main_note(call, act_of(call, arguments), path, 0);
 }
 
 /* False: nobody is left in the cage who could ask. */
@@ -276,7 +278,7 @@ static bool serve_one(void)
         return errno == EINTR || errno == ENOENT; /* the caller went, or was called away */
     for (size_t i = 0; i < KG_COUNT(watched_calls); i++)
         if (watched_calls[i].number == watch.asked->data.nr)
-            look_at(&watched_calls[i]);
+            watch_main_look_at(&watched_calls[i]);
     memset(watch.answer, 0, watch.answer_size);
     watch.answer->id = watch.asked->id;
     watch.answer->flags = SECCOMP_USER_NOTIF_FLAG_CONTINUE;
@@ -287,7 +289,7 @@ static bool serve_one(void)
 /* -- telling ----------------------------------------------------------------------------------- */
 
 /* 1 if it was told, 0 if there is no room for now; ends this program if nobody listens. */
-static int tell(struct entry *entry, bool whole)
+static int watch_main_tell(struct entry *entry, bool whole)
 {
     struct iovec parts[] = {{&entry->told, sizeof(entry->told)},
                             {entry->what, whole ? strlen(entry->what) : 0}};
@@ -302,26 +304,26 @@ static int tell(struct entry *entry, bool whole)
 }
 
 /* What is new at once, counts now and then. False: not all could be told. */
-static bool tell_all(bool counts)
+static bool watch_main_tell_all(bool counts)
 {
     while (watch.next < watch.count) {
-        if (tell(&watch.entries[watch.next], true) == 0)
+        if (watch_main_tell(&watch.entries[watch.next], true) == 0)
             return false;
         watch.next++;
     }
     for (uint32_t i = 0; counts && watch.changed && i < watch.count; i++)
         if (watch.entries[i].last_told != watch.entries[i].told.count &&
-            tell(&watch.entries[i], false) == 0)
+            watch_main_tell(&watch.entries[i], false) == 0)
             return false;
     if (counts)
         watch.changed = false;
     return true;
 }
 
-static void say_last(void)
+static void watch_main_say_last(void)
 {
     uint64_t deadline = kg_monotonic_ms() + LAST_WORD_MS;
-    while (!tell_all(true) && kg_monotonic_ms() < deadline) {
+    while (!watch_main_tell_all(true) && kg_monotonic_ms() < deadline) {
         struct pollfd room = {.fd = watch.report, .events = POLLOUT};
         poll(&room, 1, COUNTS_MS);
     }
@@ -329,11 +331,11 @@ static void say_last(void)
 
 /* -- the whole --------------------------------------------------------------------------------- */
 
-static void turn(bool *ret_over)
+static void watch_main_turn(bool *ret_over)
 {
     uint64_t now = kg_monotonic_ms();
     bool due = watch.changed && now >= watch.counts_at_ms;
-    bool blocked = !tell_all(due);
+    bool blocked = !watch_main_tell_all(due);
     if (due)
         watch.counts_at_ms = now + COUNTS_MS;
     struct pollfd polls[] = {
@@ -350,7 +352,7 @@ static void turn(bool *ret_over)
         exit(CAGE_WATCH_UNHEARD);
 }
 
-static bool make_room(void)
+static bool watch_main_make_room(void)
 {
     struct seccomp_notif_sizes sizes;
     if (syscall(SYS_seccomp, SECCOMP_GET_NOTIF_SIZES, 0, &sizes) < 0)
@@ -384,15 +386,15 @@ int main(int argc, char **argv)
     int fds[CAGE_MESSAGE_FDS];
     int socket = atoi(argv[1]);
     watch.report = atoi(argv[2]);
-    if (!make_room())
+    if (!watch_main_make_room())
         return 1;
     /* A cage that is not built sends nothing. */
     bool over = cage_message_receive(socket, &byte, sizeof(byte), fds) != 1 || fds[0] < 0;
     close(socket);
     watch.listener = fds[0];
     while (!over)
-        turn(&over);
-    say_last();
+        watch_main_turn(&over);
+    watch_main_say_last();
     end_room();
     return 0;
 }

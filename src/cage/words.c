@@ -8,7 +8,7 @@
 #define KIB UINT64_C(1024)
 #define MIB UINT64_C(1048576)
 
-static void add_path(struct kg_buf *out, const char *path)
+static void cage_words_add_path(struct kg_buf *out, const char *path)
 {
     kg_buf_escaped(out, kg_str(path));
 }
@@ -19,17 +19,17 @@ static const char *const file_words[] = {
     [CAGE_GRANT_NOTHING] = "may not see ",
 };
 
-static void add_files(const struct cage_grants *grants, struct kg_buf *out)
+static void cage_words_add_files(const struct cage_grants *grants, struct kg_buf *out)
 {
     for (size_t i = 0; i < grants->count; i++) {
         const struct cage_grant *grant = &grants->items[i];
         if (grant->kind == CAGE_GRANT_RUN)
             continue;
         kg_buf_text(out, file_words[grant->kind]);
-        add_path(out, grant->path);
+        cage_words_add_path(out, grant->path);
         if (grant->note[0] != '\0') {
             kg_buf_text(out, " (");
-            add_path(out, grant->note);
+            cage_words_add_path(out, grant->note);
             kg_buf_char(out, ')');
         }
         kg_buf_char(out, '\n');
@@ -43,15 +43,15 @@ static void add_programs(const struct cage_grants *grants, struct kg_buf *out)
         if (grant->kind != CAGE_GRANT_RUN)
             continue;
         kg_buf_text(out, "may run ");
-        add_path(out, grant->path);
+        cage_words_add_path(out, grant->path);
         kg_buf_text(out, ", in any folder that it sees, and read ");
-        add_path(out, grant->note);
+        cage_words_add_path(out, grant->note);
         kg_buf_char(out, '\n');
     }
 }
 
 /* One host may have several listeners: localhost has two addresses. */
-static bool is_said(const struct cage_network *network, size_t at)
+static bool cage_words_is_said(const struct cage_network *network, size_t at)
 {
     for (size_t i = 0; i < at; i++)
         if (network->items[i].port == network->items[at].port &&
@@ -60,7 +60,7 @@ static bool is_said(const struct cage_network *network, size_t at)
     return false;
 }
 
-static void add_closed(const struct cage_network *network, struct kg_buf *out)
+static void cage_words_add_closed(const struct cage_network *network, struct kg_buf *out)
 {
     for (size_t i = 0; i < network->closed_count; i++) {
         kg_buf_text(out, "may not connect to ");
@@ -75,7 +75,7 @@ static void add_network(const struct cage_network *network, struct kg_buf *out)
 {
     for (size_t i = 0; i < network->count; i++) {
         const struct cage_listener *listener = &network->items[i];
-        if (is_said(network, i))
+        if (cage_words_is_said(network, i))
             continue;
         kg_buf_text(out, "may connect to ");
         kg_buf_escaped(out, kg_str(listener->host));
@@ -84,7 +84,7 @@ static void add_network(const struct cage_network *network, struct kg_buf *out)
         else
             kg_buf_text(out, ", every port\n");
     }
-    add_closed(network, out);
+    cage_words_add_closed(network, out);
     if (network->any)
         kg_buf_text(out, "may connect to every host, every port\n");
     else if (network->count == 0)
@@ -119,7 +119,7 @@ static void add_limits(const struct cage_plan *plan, struct kg_buf *out)
 
 void cage_plan_words(const struct cage_plan *plan, struct kg_buf *out)
 {
-    add_files(&plan->grants, out);
+    cage_words_add_files(&plan->grants, out);
     add_programs(&plan->grants, out);
     add_network(&plan->network, out);
     add_limits(plan, out);

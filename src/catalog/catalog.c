@@ -34,13 +34,13 @@ struct loop_worker *catalog_worker(struct catalog *catalog)
     return catalog->worker;
 }
 
-static const struct config *config_of(void *data)
+static const struct config *catalog_config_of(void *data)
 {
     const struct catalog *catalog = data;
     return host_config(catalog->host);
 }
 
-static const struct local *local_of(void *data)
+static const struct local *catalog_local_of(void *data)
 {
     const struct catalog *catalog = data;
     return host_local(catalog->host);
@@ -57,8 +57,8 @@ static struct objects *open_objects(struct catalog *catalog, struct kg_err *err)
                   .gate = host_gate(catalog->host)},
         .facts = catalog->facts,
         .folder = folder,
-        .config = config_of,
-        .local = local_of,
+        .config = catalog_config_of,
+        .local = catalog_local_of,
         .data = catalog,
     };
     return objects_new(&parts, err);

@@ -69,7 +69,7 @@ static void on_turn_line(void *data, struct kg_str line)
     chat_take_line(data, line);
 }
 
-static void on_turn_end(void *data)
+static void catalog_chat_on_turn_end(void *data)
 {
     struct catalog_chat *chat = data;
     struct kg_err err = chat->answer.err;
@@ -79,7 +79,8 @@ static void on_turn_end(void *data)
     chat_end(chat, err.code != KG_OK ? &err : NULL);
 }
 
-static struct sessions_request request_of(struct catalog_chat *chat, sessions_done_fn *on_done)
+static struct sessions_request catalog_chat_request_of(struct catalog_chat *chat,
+                                                       sessions_done_fn *on_done)
 {
     return (struct sessions_request){
         .asker = chat->asker,
@@ -89,11 +90,11 @@ static struct sessions_request request_of(struct catalog_chat *chat, sessions_do
     };
 }
 
-static void begin_turn(struct catalog_chat *chat)
+static void catalog_chat_begin_turn(struct catalog_chat *chat)
 {
     static const struct turn_ops ops = {
-        .on_refused = on_turn_refused, .on_line = on_turn_line, .on_end = on_turn_end};
-    const struct sessions_request request = request_of(chat, NULL);
+        .on_refused = on_turn_refused, .on_line = on_turn_line, .on_end = catalog_chat_on_turn_end};
+    const struct sessions_request request = catalog_chat_request_of(chat, NULL);
     struct kg_err err = {0};
     chat->turn = turn_start(chat->catalog->sessions, &request, kg_str(chat->message), INT64_MAX,
                             &ops, chat, &err);
@@ -103,7 +104,8 @@ static void begin_turn(struct catalog_chat *chat)
 
 /* -- what the resource is ---------------------------------------------------------------------- */
 
-static void put_entry(struct kg_json_writer *json, const char *role, struct kg_str content)
+static void catalog_chat_put_entry(struct kg_json_writer *json, const char *role,
+                                   struct kg_str content)
 {
     kg_json_begin(json, '{');
     kg_json_named_text(json, "role", role);
@@ -116,7 +118,7 @@ static void on_grounds_kept(void *data, struct kg_str json, const struct kg_err 
     struct catalog_chat *chat = data;
     (void)json;
     if (!chat_ends(chat, err_or_null))
-        begin_turn(chat);
+        catalog_chat_begin_turn(chat);
 }
 
 static void on_unknown_kept(void *data, struct kg_str json, const struct kg_err *err_or_null)
@@ -136,15 +138,16 @@ static void keep_grounds(struct catalog_chat *chat)
     kg_auto(kg_buf_free) struct kg_buf body = {0};
     struct kg_json_writer json = kg_json_writer(&body);
     const struct sessions_request request =
-        request_of(chat, chat->found ? on_grounds_kept : on_unknown_kept);
+        catalog_chat_request_of(chat, chat->found ? on_grounds_kept : on_unknown_kept);
     if (!chat->found)
         kg_buf_printf(&chat->grounds, "There is no resource \"%.*s\" here that I could speak of.",
                       KG_STR_CUT(kg_str(chat->resource), RESOURCE_SHOWN));
     kg_json_begin(&json, '{');
     kg_json_named_begin(&json, "messages", '[');
     if (!chat->found)
-        put_entry(&json, "user", kg_str(chat->message));
-    put_entry(&json, chat->found ? "system" : "assistant", kg_buf_view(&chat->grounds));
+        catalog_chat_put_entry(&json, "user", kg_str(chat->message));
+    catalog_chat_put_entry(&json, chat->found ? "system" : "assistant",
+                           kg_buf_view(&chat->grounds));
     kg_json_end(&json, ']');
     kg_json_end(&json, '}');
     sessions_append(chat->catalog->sessions, &request, kg_buf_view(&body));
@@ -242,7 +245,7 @@ static void chat_has_session(struct catalog_chat *chat)
     if (is_grounded(chat) && chat->resource != NULL)
         ask_grounds(chat);
     else
-        begin_turn(chat);
+        catalog_chat_begin_turn(chat);
 }
 
 static void on_session_made(void *data, struct kg_str json, const struct kg_err *err_or_null)
@@ -270,7 +273,7 @@ static void on_session_shown(void *data, struct kg_str json, const struct kg_err
         chat_has_session(chat);
 }
 
-static void on_got(struct kg_wait *wait, const struct kg_err *err_or_null)
+static void catalog_chat_on_got(struct kg_wait *wait, const struct kg_err *err_or_null)
 {
     struct catalog_chat *chat = KG_CONTAINER(wait, struct catalog_chat, wait);
     struct kg_err err = {0};
@@ -281,7 +284,7 @@ static void on_got(struct kg_wait *wait, const struct kg_err *err_or_null)
     if (chat_ends(chat, err.code != KG_OK ? &err : NULL))
         return;
     const struct sessions_request request =
-        request_of(chat, chat->session ? on_session_shown : on_session_made);
+        catalog_chat_request_of(chat, chat->session ? on_session_shown : on_session_made);
     const struct sessions_wanted wanted = {.project_id = kg_str(chat->use.project)};
     if (chat->session != NULL)
         sessions_show(chat->catalog->sessions, &request);
@@ -289,15 +292,15 @@ static void on_got(struct kg_wait *wait, const struct kg_err *err_or_null)
         sessions_create(chat->catalog->sessions, &request, &wanted);
 }
 
-static void on_begin(struct loop_task *task)
+static void catalog_chat_on_begin(struct loop_task *task)
 {
     struct catalog_chat *chat = KG_CONTAINER(task, struct catalog_chat, begin);
-    pool_get(chat->catalog->pool, chat->orchestrator, &chat->wait, on_got);
+    pool_get(chat->catalog->pool, chat->orchestrator, &chat->wait, catalog_chat_on_got);
 }
 
 /* -- from outside ------------------------------------------------------------------------------ */
 
-static char *text_of(const struct kg_node *body, const char *key)
+static char *catalog_chat_text_of(const struct kg_node *body, const char *key)
 {
     struct kg_str text = kg_node_text(body, key);
     return text.length > 0 ? kg_str_dup(text) : NULL;
@@ -329,14 +332,14 @@ struct catalog_chat *catalog_chat_begin(const struct catalog_request *request, s
     chat->asker = host_asker_ref(asker);
     chat->ops = ops;
     chat->data = data;
-    chat->message = text_of(request->body, "message");
-    chat->resource = text_of(request->body, "resource_id");
-    chat->session = text_of(request->body, "conversation_id");
+    chat->message = catalog_chat_text_of(request->body, "message");
+    chat->resource = catalog_chat_text_of(request->body, "resource_id");
+    chat->session = catalog_chat_text_of(request->body, "conversation_id");
     if (check_chat(chat, &err) < 0) {
         chat_end(chat, &err);
         return NULL;
     }
-    chat->begin.run = on_begin;
+    chat->begin.run = catalog_chat_on_begin;
     loop_defer(chat->catalog->loop, &chat->begin);
     return chat;
 }

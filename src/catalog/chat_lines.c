@@ -42,7 +42,7 @@ void chat_tell_message(struct catalog_chat *chat, struct kg_str text)
     chat_tell(chat, "message", &out);
 }
 
-static void tell_tool(struct catalog_chat *chat, const struct kg_node *line)
+static void chat_lines_tell_tool(struct catalog_chat *chat, const struct kg_node *line)
 {
     kg_auto(kg_buf_free) struct kg_buf out = {0};
     struct kg_json_writer json = kg_json_writer(&out);
@@ -56,7 +56,7 @@ static void tell_tool(struct catalog_chat *chat, const struct kg_node *line)
     chat_tell(chat, "tool", &out);
 }
 
-static void put_figures(const struct catalog_chat *chat, struct kg_json_writer *json)
+static void chat_lines_put_figures(const struct catalog_chat *chat, struct kg_json_writer *json)
 {
     kg_json_named_text(json, "session_id", chat->session);
     kg_json_named_text(json, "conversation_id", chat->session);
@@ -73,7 +73,7 @@ void chat_tell_metadata(struct catalog_chat *chat)
     kg_auto(kg_buf_free) struct kg_buf out = {0};
     struct kg_json_writer json = kg_json_writer(&out);
     kg_json_begin(&json, '{');
-    put_figures(chat, &json);
+    chat_lines_put_figures(chat, &json);
     kg_json_end(&json, '}');
     chat_tell(chat, "metadata", &out);
 }
@@ -82,7 +82,7 @@ void chat_put_answer(const struct catalog_chat *chat, struct kg_buf *out)
 {
     struct kg_json_writer json = kg_json_writer(out);
     kg_json_begin(&json, '{');
-    put_figures(chat, &json);
+    chat_lines_put_figures(chat, &json);
     kg_json_named_str(&json, "response", kg_buf_view(&chat->answer.said));
     kg_json_end(&json, '}');
 }
@@ -108,7 +108,7 @@ static void add_usage(struct chat_answer *answer, const struct kg_node *line)
     answer->output_tokens += kg_node_number(line, "output_tokens");
 }
 
-static void take_end(struct chat_answer *answer, const struct kg_node *line)
+static void chat_lines_take_end(struct chat_answer *answer, const struct kg_node *line)
 {
     const struct kg_node *error = kg_node_typed(line, "error", KG_OBJECT);
     free(answer->stop);
@@ -127,7 +127,7 @@ static void take_inner(struct catalog_chat *chat, const struct kg_node *line)
         chat->answer.hops++;
         tell_agent(chat, kg_node_text(line, "agent"));
     } else if (kg_str_is(type, "progress")) {
-        tell_tool(chat, event);
+        chat_lines_tell_tool(chat, event);
     } else if (kg_str_is(type, "usage")) {
         add_usage(&chat->answer, event);
     } else if (kg_str_is(type, "end")) {
@@ -147,11 +147,11 @@ void chat_take_line(struct catalog_chat *chat, struct kg_str line)
     else if (kg_str_is(type, "tool_call"))
         chat->answer.said.length = 0; /* it was no answer yet */
     else if (kg_str_is(type, "progress"))
-        tell_tool(chat, root);
+        chat_lines_tell_tool(chat, root);
     else if (kg_str_is(type, "usage"))
         add_usage(&chat->answer, root);
     else if (kg_str_is(type, "subagent"))
         take_inner(chat, root);
     else if (kg_str_is(type, "end"))
-        take_end(&chat->answer, root);
+        chat_lines_take_end(&chat->answer, root);
 }

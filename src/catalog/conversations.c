@@ -74,7 +74,8 @@ static struct history *history_new(const struct catalog_request *request, struct
     return history;
 }
 
-static struct sessions_request request_of(struct history *history, sessions_done_fn *on_done)
+static struct sessions_request conversations_request_of(struct history *history,
+                                                        sessions_done_fn *on_done)
 {
     return (struct sessions_request){
         .asker = history->asker,
@@ -98,7 +99,8 @@ static void put_conversation(struct kg_json_writer *json, const struct history *
     kg_json_end(json, '}');
 }
 
-static void on_listed(void *data, struct kg_str answer, const struct kg_err *err_or_null)
+static void conversations_on_listed(void *data, struct kg_str answer,
+                                    const struct kg_err *err_or_null)
 {
     struct history *history = data;
     kg_auto(kg_buf_free) struct kg_buf out = {0};
@@ -121,7 +123,8 @@ void catalog_conversations(const struct catalog_request *request, struct kg_str 
     struct history *history = history_new(request, id, asker, KG_STR_NULL);
     if (history == NULL)
         return;
-    const struct sessions_request asked = request_of(history, on_listed);
+    const struct sessions_request asked =
+        conversations_request_of(history, conversations_on_listed);
     const struct sessions_list_query query = {
         .project_id = kg_str(history->project),
         .operator_id = kg_str(asker->operator_id ? asker->operator_id : ""),
@@ -134,13 +137,13 @@ void catalog_conversations(const struct catalog_request *request, struct kg_str 
 /* -- what was said in one ---------------------------------------------------------------------- */
 
 /* What a message is: a text, or parts of which those that are text count. */
-static void put_content(struct kg_json_writer *json, const struct kg_node *content)
+static void conversations_put_content(struct kg_json_writer *json, const struct kg_node *content)
 {
     struct kg_str text = content->type == KG_STRING ? content->text : kg_node_text(content, "text");
     kg_json_named_str(json, "content", text.data ? text : KG_STR(""));
 }
 
-static void put_message(struct kg_json_writer *json, const struct kg_node *entry)
+static void conversations_put_message(struct kg_json_writer *json, const struct kg_node *entry)
 {
     const struct kg_node *content = kg_node_get(entry, "content");
     struct kg_str role = kg_node_text(entry, "role");
@@ -152,7 +155,7 @@ static void put_message(struct kg_json_writer *json, const struct kg_node *entry
     kg_json_named_str(json, "id", kg_node_text(entry, "id"));
     kg_json_named_int(json, "seq", kg_node_number(entry, "seq"));
     kg_json_named_str(json, "role", role);
-    put_content(json, content);
+    conversations_put_content(json, content);
     kg_json_named_str(json, "created_at", kg_node_text(entry, "created_at"));
     kg_json_end(json, '}');
 }
@@ -170,7 +173,7 @@ static void on_entries(void *data, struct kg_str answer, const struct kg_err *er
     kg_json_named_text(&json, "conversation_id", history->session);
     kg_json_named_begin(&json, "messages", '[');
     for (uint32_t i = 0; i < entries->count; i++)
-        put_message(&json, &entries->items[i]);
+        conversations_put_message(&json, &entries->items[i]);
     kg_json_end(&json, ']');
     kg_json_named_int(&json, "last_seq", last);
     kg_json_named_bool(&json, "more", doc && kg_node_is_true(doc->root, "more"));
@@ -192,7 +195,7 @@ static void on_shown(void *data, struct kg_str answer, const struct kg_err *err_
         history_end(history, NULL, &err);
         return;
     }
-    const struct sessions_request asked = request_of(history, on_entries);
+    const struct sessions_request asked = conversations_request_of(history, on_entries);
     sessions_entries(history->request.catalog->sessions, &asked, KG_STR("primary"), history->after,
                      history->limit);
 }
@@ -206,6 +209,6 @@ void catalog_conversation(const struct catalog_request *request, struct kg_str i
         return;
     history->after = after;
     history->limit = limit;
-    const struct sessions_request asked = request_of(history, on_shown);
+    const struct sessions_request asked = conversations_request_of(history, on_shown);
     sessions_show(request->catalog->sessions, &asked);
 }

@@ -34,7 +34,7 @@ static void installing_free(struct installing *installing)
     free(installing);
 }
 
-static bool is_wanted(const struct installing *installing, const char *version)
+static bool catalog_install_is_wanted(const struct installing *installing, const char *version)
 {
     struct kg_semver parsed;
     if (installing->version == NULL || strcmp(installing->version, version) == 0)
@@ -49,7 +49,7 @@ static void take_better(void *data, const struct state_package *row)
     struct installing *installing = data;
     const struct state_package *best = &installing->row.row;
     bool has_one = installing->row.text != NULL;
-    if (!is_wanted(installing, row->version))
+    if (!catalog_install_is_wanted(installing, row->version))
         return;
     bool own = row->org[0] != '\0', best_is_own = has_one && best->org[0] != '\0';
     if (!has_one || own > best_is_own ||

@@ -219,7 +219,7 @@ static struct llm_op *llm_op_new(const struct catalog_request *request, struct k
     return asked;
 }
 
-static void put_listed(void *data, const struct state_llm_config *row)
+static void llm_put_listed(void *data, const struct state_llm_config *row)
 {
     struct llm_op *asked = data;
     put_llm(&asked->json, row);
@@ -231,7 +231,7 @@ static int run_llm_list(struct state_task *task, struct state *state, struct kg_
     asked->json = kg_json_writer(&asked->op.json);
     kg_json_begin(&asked->json, '{');
     kg_json_named_begin(&asked->json, "llm_configs", '[');
-    int result = state_llm_configs(state, asked->op.org, NULL, put_listed, asked, err);
+    int result = state_llm_configs(state, asked->op.org, NULL, llm_put_listed, asked, err);
     kg_json_end(&asked->json, ']');
     kg_json_end(&asked->json, '}');
     return result;

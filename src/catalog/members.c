@@ -70,12 +70,12 @@ static struct catalog_principal *keep_principal(struct catalog *catalog,
     return principal;
 }
 
-static void take_principal(void *data, const struct state_principal *row)
+static void members_take_principal(void *data, const struct state_principal *row)
 {
     keep_principal(data, row);
 }
 
-static void take_member(void *data, const struct state_member *row)
+static void members_take_member(void *data, const struct state_member *row)
 {
     struct catalog *catalog = data;
     const struct catalog_org *org = kg_map_get(catalog->orgs, kg_str(row->org));
@@ -100,8 +100,8 @@ static void drop_member(struct catalog *catalog, struct kg_str org, struct kg_st
 
 int catalog_members_load(struct catalog *catalog, struct state *state, struct kg_err *err)
 {
-    int result = state_principals(state, take_principal, catalog, err);
-    return result < 0 ? result : state_members(state, take_member, catalog, err);
+    int result = state_principals(state, members_take_principal, catalog, err);
+    return result < 0 ? result : state_members(state, members_take_member, catalog, err);
 }
 
 void catalog_members_free(struct catalog *catalog)
@@ -120,8 +120,8 @@ void catalog_members_free(struct catalog *catalog)
 
 /* -- answers ----------------------------------------------------------------------------------- */
 
-static void put_user(struct kg_json_writer *json, const struct catalog_principal *principal,
-                     const struct catalog_member *member_or_null)
+static void members_put_user(struct kg_json_writer *json, const struct catalog_principal *principal,
+                             const struct catalog_member *member_or_null)
 {
     kg_json_begin(json, '{');
     kg_json_named_text(json, "user_id", principal->id);
@@ -145,7 +145,7 @@ void catalog_users_list(const struct catalog_request *request)
     kg_json_begin(&json, '{');
     kg_json_named_begin(&json, "users", '[');
     for (size_t at = 0; kg_map_next(request->catalog->principals, &at, &(struct kg_str){0}, &each);)
-        put_user(&json, each, NULL);
+        members_put_user(&json, each, NULL);
     kg_json_end(&json, ']');
     kg_json_end(&json, '}');
     catalog_reply(request, &out);
@@ -164,7 +164,7 @@ void catalog_members_list(const struct catalog_request *request)
     for (size_t at = 0; kg_map_next(request->catalog->members, &at, &(struct kg_str){0}, &each);) {
         const struct catalog_member *member = each;
         if (member->org == org)
-            put_user(&json, member->principal, member);
+            members_put_user(&json, member->principal, member);
     }
     kg_json_end(&json, ']');
     kg_json_end(&json, '}');
@@ -217,7 +217,7 @@ static int run_member(struct state_task *task, struct state *state, struct kg_er
     return result;
 }
 
-static void put_changed(struct member_op *change)
+static void members_put_changed(struct member_op *change)
 {
     struct catalog *catalog = change->op.catalog;
     struct kg_json_writer json = kg_json_writer(&change->op.json);
@@ -225,7 +225,7 @@ static void put_changed(struct member_op *change)
     const struct catalog_member *member =
         catalog_member_find(catalog, kg_str(change->op.org), kg_str(change->id));
     if (!change->removes_member) {
-        put_user(&json, principal, change->op.org[0] != '\0' ? member : NULL);
+        members_put_user(&json, principal, change->op.org[0] != '\0' ? member : NULL);
         return;
     }
     kg_json_begin(&json, '{');
@@ -243,8 +243,8 @@ static void member_written(struct catalog_op *op)
     if (change->writes_principal)
         keep_principal(catalog, &principal);
     if (change->writes_member)
-        take_member(catalog, &member);
-    put_changed(change);
+        members_take_member(catalog, &member);
+    members_put_changed(change);
     const char *role = op->org[0] == '\0' ? change->sys_admin ? "sys_admin" : "user"
                        : change->is_admin ? "org_admin"
                                           : "org_member";
@@ -276,7 +276,7 @@ static struct member_op *member_op_new(const struct catalog_request *request,
     return change;
 }
 
-static void set_text(char **text, const struct kg_node *body, const char *key)
+static void members_set_text(char **text, const struct kg_node *body, const char *key)
 {
     struct kg_str value = kg_node_text(body, key);
     if (value.data == NULL)
@@ -295,8 +295,8 @@ void catalog_user_create(const struct catalog_request *request)
     }
     struct member_op *change = member_op_new(request, NULL);
     change->event = AUDIT_CATALOG_USER_CHANGED;
-    set_text(&change->name, request->body, "name");
-    set_text(&change->email, request->body, "email");
+    members_set_text(&change->name, request->body, "name");
+    members_set_text(&change->email, request->body, "email");
     change->sys_admin = kg_node_is_true(request->body, "is_sys_admin");
     catalog_op_write(&change->op);
 }
@@ -319,7 +319,7 @@ void catalog_user_change(const struct catalog_request *request, struct kg_str us
     struct member_op *change = member_op_new(request, principal);
     change->event = AUDIT_CATALOG_USER_CHANGED;
     change->writes_principal = true;
-    set_text(&change->email, request->body, "email");
+    members_set_text(&change->email, request->body, "email");
     if (kg_node_get(request->body, "is_sys_admin") != NULL)
         change->sys_admin = kg_node_is_true(request->body, "is_sys_admin");
     catalog_op_write(&change->op);
@@ -353,8 +353,8 @@ void catalog_member_add(const struct catalog_request *request)
     change->writes_member = true;
     change->is_admin = kg_node_is_true(request->body, "is_admin");
     if (principal == NULL) {
-        set_text(&change->name, request->body, "user");
-        set_text(&change->email, request->body, "email");
+        members_set_text(&change->name, request->body, "user");
+        members_set_text(&change->email, request->body, "email");
     }
     catalog_op_write(&change->op);
 }

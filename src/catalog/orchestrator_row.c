@@ -62,7 +62,7 @@ static void read_plugins(struct orchestrator_row *row, const char *text)
     }
 }
 
-static void put_plugins(const struct orchestrator_row *row, struct kg_buf *out)
+static void orchestrator_row_put_plugins(const struct orchestrator_row *row, struct kg_buf *out)
 {
     struct kg_json_writer json = kg_json_writer(out);
     kg_json_begin(&json, '[');
@@ -79,7 +79,7 @@ static void put_plugins(const struct orchestrator_row *row, struct kg_buf *out)
     kg_json_end(&json, ']');
 }
 
-static struct kg_str pid_of(struct kg_str reference, struct kg_str *ret_version)
+static struct kg_str orchestrator_row_pid_of(struct kg_str reference, struct kg_str *ret_version)
 {
     struct kg_str rest = reference;
     if (kg_str_starts(rest, "org:") || kg_str_starts(rest, "system:"))
@@ -92,7 +92,7 @@ static struct kg_str pid_of(struct kg_str reference, struct kg_str *ret_version)
 struct orchestrator_plugin *orchestrator_plugin_find(const struct orchestrator_row *row,
                                                      struct kg_str reference)
 {
-    struct kg_str version, pid = pid_of(reference, &version);
+    struct kg_str version, pid = orchestrator_row_pid_of(reference, &version);
     for (size_t i = 0; i < row->plugin_count; i++)
         if (kg_str_is(pid, row->plugins[i].pid))
             return &row->plugins[i];
@@ -115,7 +115,7 @@ int orchestrator_row_attach(struct orchestrator_row *row, const struct kg_node *
         row->plugins[i].active = false;
     for (uint32_t i = 0; i < references->count; i++) {
         struct kg_str reference = references->items[i].text, version;
-        struct kg_str pid = pid_of(reference, &version);
+        struct kg_str pid = orchestrator_row_pid_of(reference, &version);
         struct orchestrator_plugin *plugin = orchestrator_plugin_find(row, pid);
         if (plugin != NULL && plugin->active)
             return kg_fail(err, KG_E_INVALID_PARAMS, "active_plugin_ids has %.*s twice",
@@ -156,7 +156,7 @@ void orchestrator_row_take(const struct state_orchestrator *stored,
     read_plugins(ret_row, stored->plugins);
 }
 
-static void take_row(void *data, const struct state_orchestrator *stored)
+static void orchestrator_row_take_row(void *data, const struct state_orchestrator *stored)
 {
     orchestrator_row_free(data);
     orchestrator_row_take(stored, data);
@@ -165,7 +165,7 @@ static void take_row(void *data, const struct state_orchestrator *stored)
 int orchestrator_row_read(struct state *state, const char *org, const char *id,
                           struct orchestrator_row *ret_row, struct kg_err *err)
 {
-    int result = state_orchestrators(state, org, id, take_row, ret_row, err);
+    int result = state_orchestrators(state, org, id, orchestrator_row_take_row, ret_row, err);
     if (result < 0 || ret_row->name != NULL)
         return result;
     return kg_fail(err, KG_E_NOT_FOUND, "there is no orchestrator %s", id);
@@ -175,7 +175,7 @@ int orchestrator_row_write(struct state *state, const struct orchestrator_row *r
                            struct kg_err *err)
 {
     kg_auto(kg_buf_free) struct kg_buf plugins = {0};
-    put_plugins(row, &plugins);
+    orchestrator_row_put_plugins(row, &plugins);
     const struct state_orchestrator stored = {
         .id = row->id,
         .org = row->org,
@@ -208,7 +208,7 @@ void orchestrator_row_hash(const struct orchestrator_row *row,
     char hash[STORE_HASH_TEXT];
     kg_auto(kg_buf_free) struct kg_buf all = {0};
     kg_buf_printf(&all, "%s\n%s\n%s\n", row->mode, row->whoami ? row->whoami : "", row->config);
-    put_plugins(row, &all);
+    orchestrator_row_put_plugins(row, &all);
     store_hash_text(kg_buf_view(&all), hash);
     kg_str_copy(kg_str(hash + strlen("sha256:")), ret_hash, ORCHESTRATOR_HASH_TEXT);
 }
@@ -235,8 +235,8 @@ int orchestrator_package(struct state *state, const char *org,
 }
 
 /* [{"key","value"}], masked. */
-static void put_values(struct kg_json_writer *json, const struct kg_node *schema,
-                       const char *stored)
+static void orchestrator_row_put_values(struct kg_json_writer *json, const struct kg_node *schema,
+                                        const char *stored)
 {
     kg_auto(kg_buf_free) struct kg_buf masked = {0};
     struct kg_json_writer values = kg_json_writer(&masked);
@@ -253,9 +253,9 @@ static void put_values(struct kg_json_writer *json, const struct kg_node *schema
 }
 
 /* One whose package is not there any more has its pid, and what was set cannot be shown. */
-static int put_plugin(struct state *state, const struct orchestrator_row *row,
-                      const struct orchestrator_plugin *plugin, struct kg_json_writer *json,
-                      struct kg_err *err)
+static int orchestrator_row_put_plugin(struct state *state, const struct orchestrator_row *row,
+                                       const struct orchestrator_plugin *plugin,
+                                       struct kg_json_writer *json, struct kg_err *err)
 {
     struct package_row found = {0};
     int result = orchestrator_package(state, row->org, plugin, &found, err);
@@ -277,8 +277,9 @@ static int put_plugin(struct state *state, const struct orchestrator_row *row,
     kg_json_named_text(json, "pinned", plugin->version);
     kg_json_named_str(json, "name", root ? kg_node_text(root, "name") : KG_STR_NULL);
     kg_json_named_bool(json, "active", plugin->active);
-    put_values(json, root ? kg_node_list(root, "settings_schema") : kg_node_list(NULL, ""),
-               plugin->settings);
+    orchestrator_row_put_values(
+        json, root ? kg_node_list(root, "settings_schema") : kg_node_list(NULL, ""),
+        plugin->settings);
     kg_json_end(json, '}');
     package_row_free(&found);
     return 0;
@@ -317,7 +318,7 @@ int orchestrator_row_put(struct state *state, const struct orchestrator_row *row
     put_attached(json, row);
     kg_json_named_begin(json, "plugin_settings", '{');
     for (size_t i = 0; i < row->plugin_count && result == 0; i++)
-        result = put_plugin(state, row, &row->plugins[i], json, err);
+        result = orchestrator_row_put_plugin(state, row, &row->plugins[i], json, err);
     kg_json_end(json, '}');
     kg_json_named_text(json, "config_hash", hash);
     kg_json_named_text(json, "created_by", row->created_by);

@@ -36,15 +36,16 @@ char *orchestrator_shown(const char *pid, char *const *taken)
     return shown;
 }
 
-static void put_cut(struct kg_json_writer *json, const char *key, struct kg_str text, size_t most)
+static void orchestrator_text_put_cut(struct kg_json_writer *json, const char *key,
+                                      struct kg_str text, size_t most)
 {
     size_t length = text.length < most ? text.length : most;
     text.length = kg_utf8_valid((struct kg_str){text.data, length});
     kg_json_named_str(json, key, text);
 }
 
-static void put_plugins(struct kg_json_writer *json, const struct text_package *packages,
-                        size_t count)
+static void orchestrator_text_put_plugins(struct kg_json_writer *json,
+                                          const struct text_package *packages, size_t count)
 {
     kg_json_named_begin(json, "plugins", '{');
     for (size_t i = 0; i < count; i++) {
@@ -60,31 +61,34 @@ static void put_specialized(struct kg_json_writer *json, const char *model,
 {
     kg_json_named_begin(json, package->shown, '{');
     kg_json_named_text(json, "model", model);
-    put_cut(json, "description", kg_node_text(package->document, "description"), DESCRIPTION_MAX);
-    put_cut(json, "prompt", kg_node_text(package->document, "system_prompt"), PROMPT_MAX);
-    put_plugins(json, package, 1);
+    orchestrator_text_put_cut(json, "description", kg_node_text(package->document, "description"),
+                              DESCRIPTION_MAX);
+    orchestrator_text_put_cut(json, "prompt", kg_node_text(package->document, "system_prompt"),
+                              PROMPT_MAX);
+    orchestrator_text_put_plugins(json, package, 1);
     kg_json_end(json, '}');
 }
 
-static void put_line(struct kg_buf *prompt, struct kg_str text)
+static void orchestrator_text_put_line(struct kg_buf *prompt, struct kg_str text)
 {
     if (text.length > 0)
         kg_buf_printf(prompt, "%s%.*s", prompt->length > 0 ? "\n\n" : "", KG_STR_ARG(text));
 }
 
-static void put_prompt(const struct orchestrator_row *row, bool is_grounded,
-                       const struct text_package *packages, size_t count, struct kg_buf *prompt)
+static void orchestrator_text_put_prompt(const struct orchestrator_row *row, bool is_grounded,
+                                         const struct text_package *packages, size_t count,
+                                         struct kg_buf *prompt)
 {
-    put_line(prompt, kg_str(row->whoami ? row->whoami : ""));
-    put_line(prompt,
-             is_grounded
-                 ? KG_STR("You speak of one resource alone: what the system tells you of it "
-                          "is the truth, and its rules are yours. Use your tools for what "
-                          "is not said there, and never guess.")
-                 : KG_STR("Answer with the help of your tools, and never guess what one of "
-                          "them can find out."));
+    orchestrator_text_put_line(prompt, kg_str(row->whoami ? row->whoami : ""));
+    orchestrator_text_put_line(
+        prompt, is_grounded
+                    ? KG_STR("You speak of one resource alone: what the system tells you of it "
+                             "is the truth, and its rules are yours. Use your tools for what "
+                             "is not said there, and never guess.")
+                    : KG_STR("Answer with the help of your tools, and never guess what one of "
+                             "them can find out."));
     for (size_t i = 0; is_grounded && i < count; i++)
-        put_line(prompt, kg_node_text(packages[i].document, "system_prompt"));
+        orchestrator_text_put_line(prompt, kg_node_text(packages[i].document, "system_prompt"));
 }
 
 void orchestrator_put_text(const struct orchestrator_row *row, const char *model,
@@ -94,14 +98,14 @@ void orchestrator_put_text(const struct orchestrator_row *row, const char *model
     kg_auto(kg_free) char *name = orchestrator_project_id(row->id);
     kg_auto(kg_buf_free) struct kg_buf prompt = {0};
     struct kg_json_writer json = kg_json_writer(out);
-    put_prompt(row, is_grounded, packages, count, &prompt);
+    orchestrator_text_put_prompt(row, is_grounded, packages, count, &prompt);
     kg_json_begin(&json, '{');
     kg_json_named_int(&json, "version", 1);
     kg_json_named_text(&json, "name", name);
     kg_json_named_begin(&json, "primary", '{');
     kg_json_named_text(&json, "model", model);
-    put_cut(&json, "prompt", kg_buf_view(&prompt), PROMPT_MAX);
-    put_plugins(&json, packages, count);
+    orchestrator_text_put_cut(&json, "prompt", kg_buf_view(&prompt), PROMPT_MAX);
+    orchestrator_text_put_plugins(&json, packages, count);
     kg_json_named_begin(&json, "subagents", '{');
     for (size_t i = 0; !is_grounded && i < count; i++)
         if (kg_node_is_true(packages[i].document, "is_specialized"))

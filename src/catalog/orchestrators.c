@@ -157,7 +157,8 @@ static void take_listed_row(void *data, const struct state_orchestrator *stored)
     orchestrator_row_take(stored, &list->items[list->count++]);
 }
 
-static int run_show(struct state_task *task, struct state *state, struct kg_err *err)
+static int catalog_orchestrators_run_show(struct state_task *task, struct state *state,
+                                          struct kg_err *err)
 {
     struct orchestrators_op *asked = KG_CONTAINER(task, struct orchestrators_op, op.task);
     struct row_list list = {0};
@@ -174,7 +175,7 @@ static int run_show(struct state_task *task, struct state *state, struct kg_err 
     return result;
 }
 
-static void put_shown(struct orchestrators_op *asked)
+static void catalog_orchestrators_put_shown(struct orchestrators_op *asked)
 {
     const struct catalog *catalog = asked->op.catalog;
     struct kg_json_writer json = kg_json_writer(&asked->op.json);
@@ -197,14 +198,14 @@ static void put_shown(struct orchestrators_op *asked)
 
 static void orchestrators_read(struct catalog_op *op)
 {
-    put_shown(KG_CONTAINER(op, struct orchestrators_op, op));
+    catalog_orchestrators_put_shown(KG_CONTAINER(op, struct orchestrators_op, op));
 }
 
 static struct orchestrators_op *orchestrators_op_new(const struct catalog_request *request,
                                                      const char *id)
 {
     struct orchestrators_op *asked = catalog_op_new(request, sizeof(*asked));
-    asked->op.task.run = run_show;
+    asked->op.task.run = catalog_orchestrators_run_show;
     asked->op.then = orchestrators_read;
     asked->op.clean = orchestrators_op_clean;
     kg_str_copy(kg_str(id), asked->id, sizeof(asked->id));
@@ -264,7 +265,8 @@ static int check_packages(struct state *state, const struct orchestrator_row *ro
     return 0;
 }
 
-static int run_change(struct state_task *task, struct state *state, struct kg_err *err)
+static int catalog_orchestrators_run_change(struct state_task *task, struct state *state,
+                                            struct kg_err *err)
 {
     struct orchestrators_op *asked = KG_CONTAINER(task, struct orchestrators_op, op.task);
     struct orchestrator_row *row = &asked->row;
@@ -292,7 +294,7 @@ static void orchestrator_written(struct catalog_op *op)
     known->deleted = row->deleted;
     known->revision++;
     pool_changed(catalog->pool, known);
-    put_shown(asked);
+    catalog_orchestrators_put_shown(asked);
     audit_emit(host_audit(catalog->host), AUDIT_CATALOG_ORCHESTRATOR_CHANGED,
                kg_str(op->asker.request_id), AUDIT_V_TEXT(row->org), AUDIT_V_TEXT(row->id),
                AUDIT_V_TEXT(row->name), AUDIT_V_TEXT(asked->act),
@@ -304,7 +306,7 @@ change_op_new(const struct catalog_request *request, const char *id, const char 
               int (*apply)(struct orchestrators_op *, struct state *, struct kg_err *))
 {
     struct orchestrators_op *asked = orchestrators_op_new(request, id);
-    asked->op.task.run = run_change;
+    asked->op.task.run = catalog_orchestrators_run_change;
     asked->op.then = orchestrator_written;
     asked->body = request->body ? kg_doc_copy(request->body) : NULL;
     asked->act = act;
@@ -312,8 +314,10 @@ change_op_new(const struct catalog_request *request, const char *id, const char 
     return asked;
 }
 
-static void change_one(const struct catalog_request *request, struct kg_str id, const char *act,
-                       int (*apply)(struct orchestrators_op *, struct state *, struct kg_err *))
+static void catalog_orchestrators_change_one(const struct catalog_request *request,
+                                             struct kg_str id, const char *act,
+                                             int (*apply)(struct orchestrators_op *, struct state *,
+                                                          struct kg_err *))
 {
     const struct catalog_orchestrator *found = request_orchestrator(request, id);
     if (found != NULL)
@@ -349,7 +353,7 @@ static int apply_create(struct orchestrators_op *asked, struct state *state, str
 }
 
 /* Its schema has seen to the rest; of the modes it says which we have, not which there are. */
-static int check_mode(const struct kg_node *body, struct kg_err *err)
+static int catalog_orchestrators_check_mode(const struct kg_node *body, struct kg_err *err)
 {
     struct kg_str mode = kg_node_text(body, "mode");
     if (kg_str_is(mode, "supervisor") || kg_str_is(mode, "grounded"))
@@ -375,7 +379,7 @@ void catalog_orchestrator_create(const struct catalog_request *request)
     if (kg_map_count(request->catalog->orchestrators) >= CATALOG_ORCHESTRATORS_MAX)
         kg_fail(&err, KG_E_QUOTA, "there are %d orchestrators already", CATALOG_ORCHESTRATORS_MAX);
     else
-        check_mode(body, &err);
+        catalog_orchestrators_check_mode(body, &err);
     if (err.code != KG_OK) {
         catalog_fail(request, &err);
         return;
@@ -432,7 +436,7 @@ static int apply_change(struct orchestrators_op *asked, struct state *state, str
 
 void catalog_orchestrator_change(const struct catalog_request *request, struct kg_str id)
 {
-    change_one(request, id, "changed", apply_change);
+    catalog_orchestrators_change_one(request, id, "changed", apply_change);
 }
 
 static int apply_delete(struct orchestrators_op *asked, struct state *state, struct kg_err *err)
@@ -445,7 +449,7 @@ static int apply_delete(struct orchestrators_op *asked, struct state *state, str
 
 void catalog_orchestrator_delete(const struct catalog_request *request, struct kg_str id)
 {
-    change_one(request, id, "deleted", apply_delete);
+    catalog_orchestrators_change_one(request, id, "deleted", apply_delete);
 }
 
 /* -- settings of its packages ------------------------------------------------------------------ */
@@ -501,7 +505,8 @@ static int change_settings(const struct orchestrators_op *asked, struct state *s
     return 0;
 }
 
-static int apply_settings(struct orchestrators_op *asked, struct state *state, struct kg_err *err)
+static int catalog_orchestrators_apply_settings(struct orchestrators_op *asked, struct state *state,
+                                                struct kg_err *err)
 {
     const struct kg_node *all = kg_node_get(asked->body->root, "plugin_settings");
     int result = 0;
@@ -517,7 +522,7 @@ static int apply_settings(struct orchestrators_op *asked, struct state *state, s
 
 void catalog_orchestrator_settings(const struct catalog_request *request, struct kg_str id)
 {
-    change_one(request, id, "settings", apply_settings);
+    catalog_orchestrators_change_one(request, id, "settings", catalog_orchestrators_apply_settings);
 }
 
 /* Values go along by their keys; those that do not fit are left unused. */
@@ -538,7 +543,7 @@ static int apply_activate(struct orchestrators_op *asked, struct state *state, s
 
 void catalog_orchestrator_activate(const struct catalog_request *request, struct kg_str id)
 {
-    change_one(request, id, "activated", apply_activate);
+    catalog_orchestrators_change_one(request, id, "activated", apply_activate);
 }
 
 /* -- loading ----------------------------------------------------------------------------------- */
@@ -601,8 +606,9 @@ void catalog_orchestrator_unload(const struct catalog_request *request, struct k
 
 /* -- a new key --------------------------------------------------------------------------------- */
 
-static int reseal_row(const struct catalog *catalog, struct state *state,
-                      struct orchestrator_row *row, size_t *count, struct kg_err *err)
+static int catalog_orchestrators_reseal_row(const struct catalog *catalog, struct state *state,
+                                            struct orchestrator_row *row, size_t *count,
+                                            struct kg_err *err)
 {
     for (size_t i = 0; i < row->plugin_count; i++) {
         struct orchestrator_plugin *plugin = &row->plugins[i];
@@ -635,7 +641,7 @@ int catalog_orchestrators_reseal(const struct catalog *catalog, struct state *st
     int result = state_orchestrators(state, NULL, NULL, take_any_row, &list, err);
     for (size_t i = 0; i < list.count; i++) {
         if (result == 0)
-            result = reseal_row(catalog, state, &list.items[i], count, err);
+            result = catalog_orchestrators_reseal_row(catalog, state, &list.items[i], count, err);
         orchestrator_row_free(&list.items[i]);
     }
     free(list.items);

@@ -174,7 +174,7 @@ char *catalog_merge(const char *before, const struct kg_node *more_or_null, cons
     return kg_str_dup(kg_buf_view(&out));
 }
 
-static void replace(char **text, char *with)
+static void orgs_replace(char **text, char *with)
 {
     free(*text);
     *text = with;
@@ -245,7 +245,7 @@ static struct org_op *org_op_new(const struct catalog_request *request,
 }
 
 /* Lower case, since names of hosts are. */
-static char *domain_of(const struct kg_node *body)
+static char *orgs_domain_of(const struct kg_node *body)
 {
     struct kg_str text = kg_node_text(body, "domain");
     char *domain = text.length > 0 ? kg_str_dup(text) : NULL;
@@ -254,7 +254,7 @@ static char *domain_of(const struct kg_node *body)
     return domain;
 }
 
-static int check_room(const struct catalog *catalog, struct kg_err *err)
+static int orgs_check_room(const struct catalog *catalog, struct kg_err *err)
 {
     if (kg_map_count(catalog->orgs) < CATALOG_ORGS_MAX)
         return 0;
@@ -265,7 +265,7 @@ void catalog_org_create(const struct catalog_request *request)
 {
     struct kg_err err = {0};
     struct catalog_org none = {.active = true, .created_ms = kg_wall_ms()};
-    if (check_room(request->catalog, &err) < 0) {
+    if (orgs_check_room(request->catalog, &err) < 0) {
         catalog_fail(request, &err);
         return;
     }
@@ -274,7 +274,7 @@ void catalog_org_create(const struct catalog_request *request)
     change->is_new = true;
     catalog_uuid(next->id);
     next->name = kg_str_dup(kg_node_text(request->body, "name"));
-    next->domain = domain_of(request->body);
+    next->domain = orgs_domain_of(request->body);
     next->profile = catalog_merge("{}", request->body, profile_keys);
     next->settings = kg_strdup("{}");
     next->quota = catalog_merge("{}", kg_node_get(request->body, "quota"), NULL);
@@ -290,24 +290,24 @@ void catalog_org_change(const struct catalog_request *request, bool by_system)
         return;
     struct org_op *change = org_op_new(request, org);
     struct catalog_org *next = &change->next;
-    replace(&next->profile, catalog_merge(org->profile, body, profile_keys));
+    orgs_replace(&next->profile, catalog_merge(org->profile, body, profile_keys));
     if (by_system) {
         if (kg_node_text(body, "name").data != NULL)
-            replace(&next->name, kg_str_dup(kg_node_text(body, "name")));
+            orgs_replace(&next->name, kg_str_dup(kg_node_text(body, "name")));
         if (kg_node_get(body, "domain") != NULL)
-            replace(&next->domain, domain_of(body));
+            orgs_replace(&next->domain, orgs_domain_of(body));
         if (kg_node_text(body, "status").data != NULL)
             next->active = kg_str_is(kg_node_text(body, "status"), "active");
         if (kg_node_get(body, "is_deleted") != NULL)
             next->deleted = kg_node_is_true(body, "is_deleted");
-        replace(&next->quota, catalog_merge(org->quota, kg_node_get(body, "quota"), NULL));
+        orgs_replace(&next->quota, catalog_merge(org->quota, kg_node_get(body, "quota"), NULL));
     }
     catalog_op_write(&change->op);
 }
 
 /* -- settings, quota --------------------------------------------------------------------------- */
 
-static void put_settings(struct kg_buf *out, const struct catalog_org *org)
+static void orgs_put_settings(struct kg_buf *out, const struct catalog_org *org)
 {
     struct kg_json_writer json = kg_json_writer(out);
     kg_json_begin(&json, '{');
@@ -322,7 +322,7 @@ void catalog_org_settings(const struct catalog_request *request)
     const struct catalog_org *org = catalog_request_org(request);
     if (org == NULL)
         return;
-    put_settings(&out, org);
+    orgs_put_settings(&out, org);
     catalog_reply(request, &out);
 }
 
@@ -332,8 +332,8 @@ void catalog_org_settings_change(const struct catalog_request *request)
     if (org == NULL)
         return;
     struct org_op *change = org_op_new(request, org);
-    change->put = put_settings;
-    replace(&change->next.settings, catalog_merge(org->settings, request->body, NULL));
+    change->put = orgs_put_settings;
+    orgs_replace(&change->next.settings, catalog_merge(org->settings, request->body, NULL));
     catalog_op_write(&change->op);
 }
 

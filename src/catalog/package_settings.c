@@ -72,8 +72,9 @@ static void settings_op_clean(struct catalog_op *op)
     package_row_free(&asked->row);
 }
 
-static void put_settings(const struct settings_op *asked, const struct kg_node *schema,
-                         const char *stored, struct kg_buf *out)
+static void package_settings_put_settings(const struct settings_op *asked,
+                                          const struct kg_node *schema, const char *stored,
+                                          struct kg_buf *out)
 {
     struct kg_json_writer json = kg_json_writer(out);
     char **missing = settings_missing(schema, stored), **dropped = settings_dropped(schema, stored);
@@ -123,7 +124,7 @@ static int run_settings(struct state_task *task, struct state *state, struct kg_
     if (asked->sent != NULL)
         result = settings_write(asked, state, schema, &stored, err);
     if (result == 0)
-        put_settings(asked, schema, stored, &asked->op.json);
+        package_settings_put_settings(asked, schema, stored, &asked->op.json);
     return result;
 }
 
@@ -212,7 +213,7 @@ static int run_prepare(struct state_task *task, struct state *state, struct kg_e
     return result < 0 ? result : preparing_merge(preparing, state, err);
 }
 
-static void on_prepared(struct state_task *task, const struct kg_err *err_or_null)
+static void package_settings_on_prepared(struct state_task *task, const struct kg_err *err_or_null)
 {
     struct preparing *preparing = KG_CONTAINER(task, struct preparing, task);
     char **reaches = org_grants_reaches(preparing->catalog, preparing->org, preparing->grants);
@@ -241,7 +242,7 @@ void catalog_package_prepare(struct catalog *catalog, const struct catalog_wante
 {
     struct preparing *preparing = kg_alloc(sizeof(*preparing));
     *preparing = (struct preparing){
-        .task = {.run = run_prepare, .done = on_prepared},
+        .task = {.run = run_prepare, .done = package_settings_on_prepared},
         .catalog = catalog,
         .org = kg_strdup(wanted->org),
         .pid = kg_strdup(wanted->pid),
@@ -263,7 +264,7 @@ struct resealing {
     struct state_package_setting *rows; /* owned, like their texts */
 };
 
-static void take_row(void *data, const struct state_package_setting *setting)
+static void package_settings_take_row(void *data, const struct state_package_setting *setting)
 {
     struct resealing *resealing = data;
     resealing->rows =
@@ -272,8 +273,8 @@ static void take_row(void *data, const struct state_package_setting *setting)
         kg_strdup(setting->org), kg_strdup(setting->pid), kg_strdup(setting->value)};
 }
 
-static int reseal_row(const struct resealing *resealing, const struct state_package_setting *row,
-                      struct kg_err *err)
+static int package_settings_reseal_row(const struct resealing *resealing,
+                                       const struct state_package_setting *row, struct kg_err *err)
 {
     kg_auto(kg_buf_free) struct kg_buf next = {0};
     kg_auto(kg_free) char *scope = scope_of(row->org, row->pid);
@@ -290,10 +291,11 @@ int catalog_settings_reseal(const struct catalog *catalog, struct state *state, 
                             struct kg_err *err)
 {
     struct resealing resealing = {.catalog = catalog, .state = state};
-    int result = state_package_settings(state, NULL, NULL, take_row, &resealing, err);
+    int result =
+        state_package_settings(state, NULL, NULL, package_settings_take_row, &resealing, err);
     for (size_t i = 0; i < resealing.count; i++) {
         if (result == 0)
-            result = reseal_row(&resealing, &resealing.rows[i], err);
+            result = package_settings_reseal_row(&resealing, &resealing.rows[i], err);
         free((char *)resealing.rows[i].org);
         free((char *)resealing.rows[i].pid);
         free((char *)resealing.rows[i].value);

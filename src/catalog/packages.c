@@ -13,7 +13,7 @@
 
 /* -- one row as it is shown -------------------------------------------------------------------- */
 
-static void put_defaults(struct kg_json_writer *json, const struct kg_node *schema)
+static void catalog_packages_put_defaults(struct kg_json_writer *json, const struct kg_node *schema)
 {
     kg_json_named_begin(json, "default_settings", '{');
     for (uint32_t i = 0; i < schema->count; i++) {
@@ -57,7 +57,7 @@ void package_put_card(struct kg_buf *out, const struct kg_node *package)
         kg_json_named_node(&json, *key, kg_node_list(package, *key));
     kg_json_key(&json, "settings_schema");
     settings_put_schema(&json, schema);
-    put_defaults(&json, schema);
+    catalog_packages_put_defaults(&json, schema);
     put_logo(&json, kg_node_get(package, "logo"));
     kg_json_end(&json, '}');
 }
@@ -175,7 +175,7 @@ static int run_lookup(struct state_task *task, struct state *state, struct kg_er
     return package_find(state, &query, &lookup->row, err);
 }
 
-static void on_looked_up(struct state_task *task, const struct kg_err *err_or_null)
+static void catalog_packages_on_looked_up(struct state_task *task, const struct kg_err *err_or_null)
 {
     struct lookup *lookup = KG_CONTAINER(task, struct lookup, task);
     const struct catalog_package found = package_of(&lookup->row);
@@ -192,7 +192,7 @@ void catalog_package_find(struct catalog *catalog, const char *org, const char *
 {
     struct lookup *lookup = kg_alloc(sizeof(*lookup));
     *lookup = (struct lookup){
-        .task = {.run = run_lookup, .done = on_looked_up},
+        .task = {.run = run_lookup, .done = catalog_packages_on_looked_up},
         .org = kg_strdup(org),
         .pid = kg_strdup(pid),
         .version = kg_strdup(version_or_null),
@@ -398,7 +398,8 @@ int package_settle_latest(struct state *state, const char *org, const char *pid,
     return result;
 }
 
-static int run_change(struct state_task *task, struct state *state, struct kg_err *err)
+static int catalog_packages_run_change(struct state_task *task, struct state *state,
+                                       struct kg_err *err)
 {
     struct one_op *one = KG_CONTAINER(task, struct one_op, op.task);
     int result = package_find(state, &one->query, &one->row, err);
@@ -427,7 +428,8 @@ static void package_changed(struct catalog_op *op)
                AUDIT_V_TEXT(op->asker.operator_id));
 }
 
-static int run_find(struct state_task *task, struct state *state, struct kg_err *err)
+static int catalog_packages_run_find(struct state_task *task, struct state *state,
+                                     struct kg_err *err)
 {
     struct one_op *one = KG_CONTAINER(task, struct one_op, op.task);
     return package_find(state, &one->query, &one->row, err);
@@ -452,7 +454,7 @@ static void on_found_to_enable(struct state_task *task, const struct kg_err *err
         catalog_op_answer(&one->op, err_or_null);
         return;
     }
-    one->op.task.run = run_change;
+    one->op.task.run = catalog_packages_run_change;
     catalog_tree_prepare(one->op.catalog, row->object, (uint64_t)row->bytes, on_files_there, one);
 }
 
@@ -462,7 +464,7 @@ void catalog_package_enable(const struct catalog_request *request, struct kg_str
     if (request->org.data != NULL && catalog_request_org(request) == NULL)
         return;
     struct one_op *one = one_op_new(request, id);
-    one->op.task.run = run_change;
+    one->op.task.run = catalog_packages_run_change;
     one->op.then = package_changed;
     one->query.id = one->key;
     one->enable = enable;
@@ -470,7 +472,7 @@ void catalog_package_enable(const struct catalog_request *request, struct kg_str
         catalog_op_write(&one->op);
         return;
     }
-    one->op.task.run = run_find;
+    one->op.task.run = catalog_packages_run_find;
     one->op.task.done = on_found_to_enable;
     state_keeper_read(catalog_keeper(request->catalog), &one->op.task);
 }
@@ -538,7 +540,7 @@ void catalog_package_download(const struct catalog_request *request, struct kg_s
     one_op_init(one, id);
     download->fd = -1;
     one->op.clean = download_op_clean;
-    one->op.task.run = run_find;
+    one->op.task.run = catalog_packages_run_find;
     one->op.task.done = on_download_found;
     one->query.id = one->key;
     one->query.with_system = request->org.data != NULL;

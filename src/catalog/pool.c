@@ -82,14 +82,15 @@ struct pool_loading {
 static void pool_pump(struct pool *pool);
 static void loading_end(struct pool_loading *loading, const struct kg_err *err_or_null);
 
-static struct loop *loop_of(const struct pool *pool)
+static struct loop *catalog_pool_loop_of(const struct pool *pool)
 {
     return pool->catalog->loop;
 }
 
 /* -- places ------------------------------------------------------------------------------------ */
 
-static struct pool_place *place_of(struct pool *pool, struct catalog_orchestrator *orchestrator)
+static struct pool_place *catalog_pool_place_of(struct pool *pool,
+                                                struct catalog_orchestrator *orchestrator)
 {
     if (orchestrator->place != NULL)
         return orchestrator->place;
@@ -119,7 +120,7 @@ static void model_leave(struct pool *pool, char *alias)
 /* What it has of packages; their processes end when nobody else has them. */
 static void place_clear(struct pool_place *place)
 {
-    loop_timer_stop(loop_of(place->pool), &place->idle);
+    loop_timer_stop(catalog_pool_loop_of(place->pool), &place->idle);
     kg_list_free(kg_steal(&place->pids));
     model_leave(place->pool, kg_steal(&place->model));
     free(kg_steal(&place->uses));
@@ -137,7 +138,7 @@ static void place_unload(struct pool_place *place)
                     NULL);
 }
 
-static void on_idle(struct loop_timer *timer)
+static void catalog_pool_on_idle(struct loop_timer *timer)
 {
     struct pool_place *place = KG_CONTAINER(timer, struct pool_place, idle);
     kg_log(KG_INFO, "orchestrator %s was idle, and ends", place->orchestrator->id);
@@ -147,16 +148,17 @@ static void on_idle(struct loop_timer *timer)
 static void place_rest(struct pool_place *place)
 {
     const struct config *config = host_config(place->pool->catalog->host);
-    place->used_ms = loop_now_ms(loop_of(place->pool));
+    place->used_ms = loop_now_ms(catalog_pool_loop_of(place->pool));
     if (place->is_loaded && place->chats == 0 && strcmp(place->orchestrator->tier, "demand") == 0)
-        loop_timer_start(loop_of(place->pool), &place->idle,
-                         (uint64_t)config->catalog_demand_idle_sec * 1000, on_idle);
+        loop_timer_start(catalog_pool_loop_of(place->pool), &place->idle,
+                         (uint64_t)config->catalog_demand_idle_sec * 1000, catalog_pool_on_idle);
     else
-        loop_timer_stop(loop_of(place->pool), &place->idle);
+        loop_timer_stop(catalog_pool_loop_of(place->pool), &place->idle);
 }
 
 /* One of the tier demand that rests, the longest of them, gives way. */
-static int make_room(struct pool *pool, const struct pool_place *wanted, struct kg_err *err)
+static int catalog_pool_make_room(struct pool *pool, const struct pool_place *wanted,
+                                  struct kg_err *err)
 {
     size_t most = (size_t)host_config(pool->catalog->host)->catalog_loaded_max, count = 0;
     struct pool_place *oldest = NULL;
@@ -193,7 +195,7 @@ static void package_clear(struct loading_package *package, bool has_use)
 
 static void loading_free(struct pool_loading *loading)
 {
-    loop_timer_stop(loop_of(loading->pool), &loading->timer);
+    loop_timer_stop(catalog_pool_loop_of(loading->pool), &loading->timer);
     for (size_t i = 0; i < loading->count; i++)
         package_clear(&loading->packages[i], loading->made == NULL);
     projects_packages_drop(loading->made);
@@ -300,14 +302,14 @@ static void loading_look(struct pool_loading *loading)
     if (err.code == KG_OK && !all_ready)
         return;
     loading->is_starting = false;
-    loop_timer_stop(loop_of(loading->pool), &loading->timer);
+    loop_timer_stop(catalog_pool_loop_of(loading->pool), &loading->timer);
     if (err.code != KG_OK)
         loading_end(loading, &err);
     else
         load_project(loading);
 }
 
-static void on_look(struct loop_task *task)
+static void catalog_pool_on_look(struct loop_task *task)
 {
     struct pool *pool = KG_CONTAINER(task, struct pool, look);
     for (struct pool_loading *at = pool->loads, *next; at != NULL; at = next) {
@@ -319,7 +321,7 @@ static void on_look(struct loop_task *task)
 static void on_package_moved(void *data)
 {
     struct pool *pool = data;
-    loop_defer(loop_of(pool), &pool->look);
+    loop_defer(catalog_pool_loop_of(pool), &pool->look);
 }
 
 static void on_load_time(struct loop_timer *timer)
@@ -366,7 +368,7 @@ static int start_packages(struct pool_loading *loading, struct kg_err *err)
     if (result < 0)
         return result;
     loading->is_starting = true;
-    loop_timer_start(loop_of(loading->pool), &loading->timer,
+    loop_timer_start(catalog_pool_loop_of(loading->pool), &loading->timer,
                      (uint64_t)config->limits_initialize_timeout_ms + LOAD_GRACE_MS, on_load_time);
     on_package_moved(loading->pool);
     return 0;
@@ -394,8 +396,8 @@ static void on_package_there(void *data, const struct kg_err *err_or_null)
         loading_prepared(loading);
 }
 
-static void on_prepared(void *data, const struct catalog_prepared *prepared_or_null,
-                        const struct kg_err *err_or_null)
+static void catalog_pool_on_prepared(void *data, const struct catalog_prepared *prepared_or_null,
+                                     const struct kg_err *err_or_null)
 {
     struct loading_package *package = data;
     struct catalog *catalog = package->loading->pool->catalog;
@@ -438,7 +440,7 @@ static void prepare_packages(struct pool_loading *loading)
         package->loading = loading;
         package->pid = kg_strdup(plugin->pid);
         loading->asked++;
-        catalog_package_prepare(catalog, &wanted, on_prepared, package);
+        catalog_package_prepare(catalog, &wanted, catalog_pool_on_prepared, package);
     }
     if (loading->asked == 0)
         loading_prepared(loading);
@@ -487,7 +489,7 @@ static void on_llm(void *data, const struct catalog_llm *found_or_null,
         prepare_packages(loading);
 }
 
-static int run_row(struct state_task *task, struct state *state, struct kg_err *err)
+static int catalog_pool_run_row(struct state_task *task, struct state *state, struct kg_err *err)
 {
     struct pool_loading *loading = KG_CONTAINER(task, struct pool_loading, task);
     return orchestrator_row_read(state, loading->org, loading->id, &loading->row, err);
@@ -521,12 +523,12 @@ static void loading_start(struct pool_loading *loading)
 {
     struct kg_err err = {0};
     bool is_off = loading_is_off(loading, &err);
-    if (is_off || make_room(loading->pool, loading->place, &err) < 0) {
+    if (is_off || catalog_pool_make_room(loading->pool, loading->place, &err) < 0) {
         loading_end(loading, &err);
         return;
     }
     loading->revision = loading->place->orchestrator->revision;
-    loading->task = (struct state_task){.run = run_row, .done = on_row};
+    loading->task = (struct state_task){.run = catalog_pool_run_row, .done = on_row};
     state_keeper_read(catalog_keeper(loading->pool->catalog), &loading->task);
 }
 
@@ -593,7 +595,7 @@ static void loading_end(struct pool_loading *loading, const struct kg_err *err_o
 void pool_load(struct pool *pool, struct catalog_orchestrator *orchestrator, struct kg_wait *wait,
                void (*on_done)(struct kg_wait *wait, const struct kg_err *err_or_null))
 {
-    struct pool_place *place = place_of(pool, orchestrator);
+    struct pool_place *place = catalog_pool_place_of(pool, orchestrator);
     if (place->loading != NULL) {
         kg_wait_add(&place->later, wait, on_done);
         return;
@@ -604,7 +606,7 @@ void pool_load(struct pool *pool, struct catalog_orchestrator *orchestrator, str
 
 void pool_unload(struct pool *pool, struct catalog_orchestrator *orchestrator)
 {
-    struct pool_place *place = place_of(pool, orchestrator);
+    struct pool_place *place = catalog_pool_place_of(pool, orchestrator);
     struct kg_err err = {0};
     place_unload(place);
     place->problem = (struct kg_err){0};
@@ -668,7 +670,7 @@ void pool_put(const struct catalog_orchestrator *orchestrator, struct kg_json_wr
 void pool_get(struct pool *pool, struct catalog_orchestrator *orchestrator, struct kg_wait *wait,
               void (*on_done)(struct kg_wait *wait, const struct kg_err *err_or_null))
 {
-    struct pool_place *place = place_of(pool, orchestrator);
+    struct pool_place *place = catalog_pool_place_of(pool, orchestrator);
     struct kg_err err = {0};
     if (place->is_loaded) {
         on_done(wait, NULL);
@@ -722,8 +724,8 @@ void pool_use_end(struct pool_use *use)
 /* -- from the daemon's start to its end -------------------------------------------------------- */
 
 /* The operator unloaded its project. */
-static void on_project_change(struct projects_listener *listener, const char *id,
-                              struct projects_entry *project_or_null)
+static void catalog_pool_on_project_change(struct projects_listener *listener, const char *id,
+                                           struct projects_entry *project_or_null)
 {
     struct pool *pool = KG_CONTAINER(listener, struct pool, listener);
     for (struct pool_place *at = pool->places; project_or_null == NULL && at != NULL; at = at->next)
@@ -740,8 +742,8 @@ struct pool *pool_new(struct catalog *catalog)
 {
     struct pool *pool = kg_alloc(sizeof(*pool));
     pool->catalog = catalog;
-    pool->look.run = on_look;
-    pool->listener.on_change = on_project_change;
+    pool->look.run = catalog_pool_on_look;
+    pool->listener.on_change = catalog_pool_on_project_change;
     projects_listen(catalog->host, &pool->listener);
     catalog_on_changed(catalog, on_package_changed, pool);
     return pool;
@@ -775,14 +777,14 @@ void pool_stop(struct pool *pool)
         kg_waits_tell(&at->waits, &err);
         kg_waits_tell(&at->later, &err);
     }
-    loop_defer(loop_of(pool), &pool->look);
+    loop_defer(catalog_pool_loop_of(pool), &pool->look);
 }
 
 void pool_free(struct pool *pool)
 {
     if (pool == NULL)
         return;
-    loop_undefer(loop_of(pool), &pool->look);
+    loop_undefer(catalog_pool_loop_of(pool), &pool->look);
     projects_unlisten(pool->catalog->host, &pool->listener);
     for (struct pool_loading *lists[] = {pool->queue, pool->loads}, **list = lists;
          list < lists + KG_COUNT(lists); list++)

@@ -36,7 +36,7 @@ static int run_key(struct state_task *task, struct state *state, struct kg_err *
     return secret_boxes_rotated(&rotate->op.catalog->seal, err);
 }
 
-static void on_rotated(struct state_task *task, const struct kg_err *err_or_null)
+static void rotate_on_rotated(struct state_task *task, const struct kg_err *err_or_null)
 {
     struct rotate_op *rotate = KG_CONTAINER(task, struct rotate_op, after);
     struct catalog_op *op = &rotate->op;
@@ -58,7 +58,7 @@ static void on_resealed(struct state_task *task, const struct kg_err *err_or_nul
         catalog_op_answer(&rotate->op, err_or_null);
         return;
     }
-    rotate->after = (struct state_task){.run = run_key, .done = on_rotated};
+    rotate->after = (struct state_task){.run = run_key, .done = rotate_on_rotated};
     state_keeper_read(catalog_keeper(rotate->op.catalog), &rotate->after);
 }
 

@@ -31,7 +31,8 @@ static void stored_free(struct stored *stored)
     kg_doc_free(stored->doc);
 }
 
-static const struct kg_node *member_of(const struct kg_node *object_or_null, struct kg_str key)
+static const struct kg_node *catalog_settings_member_of(const struct kg_node *object_or_null,
+                                                        struct kg_str key)
 {
     const struct kg_member *member = object_or_null ? kg_node_member(object_or_null, key) : NULL;
     return member != NULL ? &member->value : NULL;
@@ -39,7 +40,8 @@ static const struct kg_node *member_of(const struct kg_node *object_or_null, str
 
 static bool stored_has(const struct stored *stored, struct kg_str key)
 {
-    return member_of(stored->plain, key) != NULL || member_of(stored->sealed, key) != NULL;
+    return catalog_settings_member_of(stored->plain, key) != NULL ||
+           catalog_settings_member_of(stored->sealed, key) != NULL;
 }
 
 /* -- schemas ----------------------------------------------------------------------------------- */
@@ -58,7 +60,7 @@ static bool item_has_default(const struct kg_node *item)
     return value != NULL && value->type != KG_NULL;
 }
 
-static bool is_integer(const struct kg_node *value)
+static bool catalog_settings_is_integer(const struct kg_node *value)
 {
     for (size_t i = 0; value->type == KG_NUMBER && i < value->text.length; i++)
         if (!kg_is_digit(value->text.data[i]) && value->text.data[i] != '-')
@@ -76,7 +78,7 @@ static bool settings_fits(const struct kg_node *item, const struct kg_node *valu
                  {"bool", KG_BOOL},  {"list", KG_ARRAY}, {"dict", KG_OBJECT}};
     struct kg_str wanted = kg_node_text(item, "type");
     if (kg_str_is(wanted, "int"))
-        return is_integer(value);
+        return catalog_settings_is_integer(value);
     for (size_t i = 0; i < KG_COUNT(types); i++)
         if (kg_str_is(wanted, types[i].name))
             return value->type == types[i].type;
@@ -110,7 +112,8 @@ static int value_open(const struct settings_seal *seal, struct kg_str key, struc
 
 /* -- changing ---------------------------------------------------------------------------------- */
 
-static void put_member(struct kg_json_writer *json, struct kg_str key, const struct kg_node *value)
+static void catalog_settings_put_member(struct kg_json_writer *json, struct kg_str key,
+                                        const struct kg_node *value)
 {
     kg_auto(kg_free) char *name = kg_str_dup(key);
     kg_json_named_node(json, name, value);
@@ -122,11 +125,11 @@ static bool is_mask(const struct kg_node *value)
 }
 
 /* Whether what was sent means: leave it as it is. */
-static bool is_unchanged(const struct kg_node *item, const struct stored *stored,
-                         const struct kg_member *sent)
+static bool catalog_settings_is_unchanged(const struct kg_node *item, const struct stored *stored,
+                                          const struct kg_member *sent)
 {
-    return is_mask(&sent->value) &&
-           (kg_node_is_true(item, "sensitive") || member_of(stored->sealed, sent->key) != NULL);
+    return is_mask(&sent->value) && (kg_node_is_true(item, "sensitive") ||
+                                     catalog_settings_member_of(stored->sealed, sent->key) != NULL);
 }
 
 static int sent_check(const struct kg_node *schema, const struct stored *stored,
@@ -139,7 +142,7 @@ static int sent_check(const struct kg_node *schema, const struct stored *stored,
     if (item == NULL)
         return kg_fail(err, KG_E_INVALID_PARAMS, "the package has no setting \"%.*s\"",
                        KG_STR_CUT(sent->key, 128));
-    if (sent->value.type == KG_NULL || is_unchanged(item, stored, sent) ||
+    if (sent->value.type == KG_NULL || catalog_settings_is_unchanged(item, stored, sent) ||
         settings_fits(item, &sent->value))
         return 0;
     return kg_fail(err, KG_E_INVALID_PARAMS,
@@ -158,15 +161,17 @@ static bool changing_keeps(const struct changing *changing, struct kg_str key)
 {
     const struct kg_member *sent = kg_node_member(changing->sent, key);
     const struct kg_node *item = item_find(changing->schema, key);
-    return sent == NULL || (item != NULL && is_unchanged(item, changing->stored, sent));
+    return sent == NULL ||
+           (item != NULL && catalog_settings_is_unchanged(item, changing->stored, sent));
 }
 
-static void put_kept(struct kg_json_writer *json, const struct changing *changing,
-                     const struct kg_node *object_or_null)
+static void catalog_settings_put_kept(struct kg_json_writer *json, const struct changing *changing,
+                                      const struct kg_node *object_or_null)
 {
     for (uint32_t i = 0; object_or_null != NULL && i < object_or_null->count; i++)
         if (changing_keeps(changing, object_or_null->members[i].key))
-            put_member(json, object_or_null->members[i].key, &object_or_null->members[i].value);
+            catalog_settings_put_member(json, object_or_null->members[i].key,
+                                        &object_or_null->members[i].value);
 }
 
 static int put_sent(struct kg_json_writer *json, const struct changing *changing, bool sensitive,
@@ -178,10 +183,10 @@ static int put_sent(struct kg_json_writer *json, const struct changing *changing
         const struct kg_node *item = item_find(changing->schema, sent->key);
         if (item == NULL || sent->value.type == KG_NULL ||
             kg_node_is_true(item, "sensitive") != sensitive ||
-            is_unchanged(item, changing->stored, sent))
+            catalog_settings_is_unchanged(item, changing->stored, sent))
             continue;
         if (!sensitive) {
-            put_member(json, sent->key, &sent->value);
+            catalog_settings_put_member(json, sent->key, &sent->value);
             continue;
         }
         kg_auto(secret_wipe) struct kg_buf value = {0};
@@ -194,16 +199,17 @@ static int put_sent(struct kg_json_writer *json, const struct changing *changing
     return result;
 }
 
-static int put_changed(struct kg_buf *out, const struct changing *changing, struct kg_err *err)
+static int catalog_settings_put_changed(struct kg_buf *out, const struct changing *changing,
+                                        struct kg_err *err)
 {
     struct kg_json_writer json = kg_json_writer(out);
     kg_json_begin(&json, '{');
     kg_json_named_begin(&json, "plain", '{');
-    put_kept(&json, changing, changing->stored->plain);
+    catalog_settings_put_kept(&json, changing, changing->stored->plain);
     int result = put_sent(&json, changing, false, err);
     kg_json_end(&json, '}');
     kg_json_named_begin(&json, "sealed", '{');
-    put_kept(&json, changing, changing->stored->sealed);
+    catalog_settings_put_kept(&json, changing, changing->stored->sealed);
     if (result == 0)
         result = put_sent(&json, changing, true, err);
     kg_json_end(&json, '}');
@@ -226,7 +232,7 @@ int settings_change(const struct kg_node *schema, const char *stored_or_null,
         if (result < 0)
             return result;
     }
-    int result = put_changed(&out, &changing, err);
+    int result = catalog_settings_put_changed(&out, &changing, err);
     if (result == 0)
         kg_buf_str(ret_stored, kg_buf_view(&out));
     return result;
@@ -259,12 +265,12 @@ int settings_reseal(const char *text, const struct settings_seal *seal, struct k
 /* -- showing ----------------------------------------------------------------------------------- */
 
 /* What is shown of a key: the value, a mask, or null where there is none that fits. */
-static void put_shown(struct kg_json_writer *json, const struct kg_node *item,
-                      const struct stored *stored)
+static void catalog_settings_put_shown(struct kg_json_writer *json, const struct kg_node *item,
+                                       const struct stored *stored)
 {
     struct kg_str key = kg_node_text(item, "key");
-    const struct kg_node *plain = member_of(stored->plain, key);
-    if (member_of(stored->sealed, key) != NULL ||
+    const struct kg_node *plain = catalog_settings_member_of(stored->plain, key);
+    if (catalog_settings_member_of(stored->sealed, key) != NULL ||
         (plain != NULL && kg_node_is_true(item, "sensitive")))
         kg_json_text(json, CATALOG_MASK);
     else if (plain != NULL && settings_fits(item, plain))
@@ -283,12 +289,12 @@ void settings_put(struct kg_json_writer *json, const struct kg_node *schema,
         if (!stored_has(&stored, kg_str(key)))
             continue;
         kg_json_key(json, key);
-        put_shown(json, &schema->items[i], &stored);
+        catalog_settings_put_shown(json, &schema->items[i], &stored);
     }
     kg_json_end(json, '}');
 }
 
-static void put_item(struct kg_json_writer *json, const struct kg_node *item)
+static void catalog_settings_put_item(struct kg_json_writer *json, const struct kg_node *item)
 {
     struct kg_str name = kg_node_text(item, "name");
     kg_json_named_str(json, "key", kg_node_text(item, "key"));
@@ -308,7 +314,7 @@ void settings_put_schema(struct kg_json_writer *json, const struct kg_node *sche
     kg_json_begin(json, '[');
     for (uint32_t i = 0; i < schema->count; i++) {
         kg_json_begin(json, '{');
-        put_item(json, &schema->items[i]);
+        catalog_settings_put_item(json, &schema->items[i]);
         kg_json_end(json, '}');
     }
     kg_json_end(json, ']');
@@ -321,9 +327,9 @@ void settings_put_form(struct kg_json_writer *json, const struct kg_node *schema
     kg_json_begin(json, '[');
     for (uint32_t i = 0; i < schema->count; i++) {
         kg_json_begin(json, '{');
-        put_item(json, &schema->items[i]);
+        catalog_settings_put_item(json, &schema->items[i]);
         kg_json_key(json, "value");
-        put_shown(json, &schema->items[i], &stored);
+        catalog_settings_put_shown(json, &schema->items[i], &stored);
         kg_json_named_bool(json, "is_set",
                            stored_has(&stored, kg_node_text(&schema->items[i], "key")));
         kg_json_end(json, '}');
@@ -338,8 +344,9 @@ char **settings_missing(const struct kg_node *schema, const char *stored_or_null
     for (uint32_t i = 0; i < schema->count; i++) {
         const struct kg_node *item = &schema->items[i];
         struct kg_str key = kg_node_text(item, "key");
-        const struct kg_node *plain = member_of(stored.plain, key);
-        bool has = item_has_default(item) || member_of(stored.sealed, key) != NULL ||
+        const struct kg_node *plain = catalog_settings_member_of(stored.plain, key);
+        bool has = item_has_default(item) ||
+                   catalog_settings_member_of(stored.sealed, key) != NULL ||
                    (plain != NULL && settings_fits(item, plain));
         if (kg_node_is_true(item, "required") && !has)
             kg_list_add(&missing, kg_str_dup(key));
@@ -376,8 +383,8 @@ static int layer_value(const struct settings_layer *layer, const struct stored *
                        const struct kg_node *item, struct kg_buf *ret_json, struct kg_err *err)
 {
     struct kg_str key = kg_node_text(item, "key");
-    const struct kg_node *plain = member_of(stored->plain, key);
-    const struct kg_node *sealed = member_of(stored->sealed, key);
+    const struct kg_node *plain = catalog_settings_member_of(stored->plain, key);
+    const struct kg_node *sealed = catalog_settings_member_of(stored->sealed, key);
     if (sealed == NULL) {
         if (plain != NULL && settings_fits(item, plain))
             kg_json_put_node(ret_json, plain);

@@ -59,7 +59,7 @@ static struct catalog_upload *upload_of(struct catalog_op *op)
 
 /* -- jobs on the worker ------------------------------------------------------------------------ */
 
-static void on_job_done(struct loop_job *job)
+static void upload_on_job_done(struct loop_job *job)
 {
     struct catalog_upload *upload = KG_CONTAINER(job, struct catalog_upload, job);
     upload->busy = false;
@@ -71,7 +71,7 @@ static void on_job_done(struct loop_job *job)
 static void upload_run(struct catalog_upload *upload, void (*run)(struct loop_job *job),
                        void (*after)(struct catalog_upload *upload))
 {
-    upload->job = (struct loop_job){.run = run, .done = on_job_done};
+    upload->job = (struct loop_job){.run = run, .done = upload_on_job_done};
     upload->after = after;
     upload->busy = true;
     loop_worker_submit(catalog_worker(upload->op.catalog), &upload->job);
@@ -168,8 +168,8 @@ static int check_newer(struct state *state, const struct state_package *row, str
     return kg_hint(err, "give it a higher version and upload it again");
 }
 
-static int check_room(const struct catalog_upload *upload, struct state *state,
-                      const struct state_package *row, struct kg_err *err)
+static int upload_check_room(const struct catalog_upload *upload, struct state *state,
+                             const struct state_package *row, struct kg_err *err)
 {
     struct package_row same = {0};
     int64_t count = 0;
@@ -201,7 +201,7 @@ static int check_system(const struct catalog_upload *upload, struct state *state
                    row->pid);
 }
 
-static int run_row(struct state_task *task, struct state *state, struct kg_err *err)
+static int upload_run_row(struct state_task *task, struct state *state, struct kg_err *err)
 {
     struct catalog_upload *upload = KG_CONTAINER(task, struct catalog_upload, op.task);
     const struct kg_node *package = upload->package->root;
@@ -224,7 +224,7 @@ static int run_row(struct state_task *task, struct state *state, struct kg_err *
     if (result == 0)
         result = check_system(upload, state, &row, err);
     if (result == 0)
-        result = check_room(upload, state, &row, err);
+        result = upload_check_room(upload, state, &row, err);
     if (result < 0 || !upload->object_is_put)
         return result;
     result = state_package_add(state, &row, err);
@@ -238,7 +238,7 @@ static int run_row(struct state_task *task, struct state *state, struct kg_err *
                       : catalog_tree_place(upload->op.catalog, upload->tree, upload->hash, err);
 }
 
-static void put_warnings(struct kg_json_writer *json, const struct catalog_upload *upload)
+static void upload_put_warnings(struct kg_json_writer *json, const struct catalog_upload *upload)
 {
     const struct kg_node *warnings = kg_node_list(upload->package->root, "warnings");
     kg_json_named_begin(json, "warnings", '[');
@@ -253,7 +253,7 @@ static void put_warnings(struct kg_json_writer *json, const struct catalog_uploa
     kg_json_end(json, ']');
 }
 
-static void put_answer(struct catalog_upload *upload)
+static void upload_put_answer(struct catalog_upload *upload)
 {
     const struct kg_node *package = upload->package->root;
     struct kg_json_writer json = kg_json_writer(&upload->op.json);
@@ -266,7 +266,7 @@ static void put_answer(struct catalog_upload *upload)
         kg_json_named_text(&json, "org_id", upload->op.org);
     else
         kg_json_named_bool(&json, "is_latest", true);
-    put_warnings(&json, upload);
+    upload_put_warnings(&json, upload);
     kg_json_end(&json, '}');
 }
 
@@ -278,7 +278,7 @@ static void on_row_written(struct state_task *task, const struct kg_err *err_or_
         upload_fail(upload, err_or_null);
         return;
     }
-    put_answer(upload);
+    upload_put_answer(upload);
     audit_emit(host_audit(op->catalog->host), AUDIT_CATALOG_PACKAGE_UPLOADED,
                kg_str(op->asker.request_id), AUDIT_V_TEXT(op->org[0] != '\0' ? op->org : NULL),
                AUDIT_V_STR(kg_node_text(upload->package->root, "pid")),
@@ -323,7 +323,7 @@ static void write_row(struct catalog_upload *upload)
     catalog_uuid(upload->id);
     package_put_card(&upload->card, upload->package->root);
     kg_json_put_node(&upload->document, upload->package->root);
-    upload->op.task.run = run_row;
+    upload->op.task.run = upload_run_row;
     upload->op.task.done = on_row_checked;
     state_keeper_read(catalog_keeper(upload->op.catalog), &upload->op.task);
 }
@@ -354,7 +354,7 @@ static char *reversed(const char *domain)
     return kg_str_dup(kg_buf_view(&out));
 }
 
-static bool is_below(struct kg_str pid, const char *domain)
+static bool upload_is_below(struct kg_str pid, const char *domain)
 {
     kg_auto(kg_free) char *prefix = reversed(domain);
     return kg_str_starts(pid, prefix) &&
@@ -367,7 +367,7 @@ static int check_pid(const struct catalog_upload *upload, struct kg_str pid, str
     void *each;
     if (upload->op.org[0] == '\0')
         return 0;
-    if (upload->domain != NULL && !is_below(pid, upload->domain)) {
+    if (upload->domain != NULL && !upload_is_below(pid, upload->domain)) {
         kg_auto(kg_free) char *prefix = reversed(upload->domain);
         return kg_fail(err, KG_E_INVALID_PACKAGE,
                        "Plugin pid '%.*s' does not match organization domain '%s'. The pid must "
@@ -377,7 +377,7 @@ static int check_pid(const struct catalog_upload *upload, struct kg_str pid, str
     for (size_t at = 0; kg_map_next(catalog->orgs, &at, &(struct kg_str){0}, &each);) {
         const struct catalog_org *other = each;
         if (other->domain != NULL && strcmp(other->id, upload->op.org) != 0 &&
-            upload->domain == NULL && is_below(pid, other->domain))
+            upload->domain == NULL && upload_is_below(pid, other->domain))
             return kg_fail(err, KG_E_INVALID_PACKAGE,
                            "Plugin pid '%.*s' is below the domain of another organization",
                            KG_STR_CUT(pid, 200));
@@ -387,8 +387,8 @@ static int check_pid(const struct catalog_upload *upload, struct kg_str pid, str
 
 /* -- what it is -------------------------------------------------------------------------------- */
 
-static void on_discovered(void *data, const struct kg_node *package_or_null,
-                          const struct kg_err *err_or_null)
+static void upload_on_discovered(void *data, const struct kg_node *package_or_null,
+                                 const struct kg_err *err_or_null)
 {
     struct catalog_upload *upload = data;
     struct kg_err err = {0};
@@ -410,19 +410,19 @@ static void on_discovered(void *data, const struct kg_node *package_or_null,
         upload_run(upload, run_copy, write_row);
 }
 
-static bool is_named(const struct store_entry *entry, const char *name)
+static bool upload_is_named(const struct store_entry *entry, const char *name)
 {
     return strcmp(kg_path_name(entry->path), name) == 0;
 }
 
 /* At its top: what a package must have, one of it. */
-static int check_tree(const struct store_tree *tree, struct kg_err *err)
+static int upload_check_tree(const struct store_tree *tree, struct kg_err *err)
 {
     size_t plugins = 0;
     bool has_manifest = false;
     for (size_t i = 0; i < tree->count; i++) {
         const char *path = tree->entries[i].path;
-        plugins += is_named(&tree->entries[i], "plugin.py");
+        plugins += upload_is_named(&tree->entries[i], "plugin.py");
         has_manifest |= strcmp(path, MANIFEST_FILE) == 0 || strcmp(path, "manifest.json") == 0;
     }
     if (has_manifest || plugins == 1)
@@ -435,14 +435,15 @@ static int check_tree(const struct store_tree *tree, struct kg_err *err)
     return kg_hint(err, "a package has plugin.py, kaged-plugin.yaml or a bundle's manifest.json");
 }
 
-static void on_fetched(void *data, struct store_fetched *fetched, const struct kg_err *err_or_null)
+static void upload_on_fetched(void *data, struct store_fetched *fetched,
+                              const struct kg_err *err_or_null)
 {
     struct catalog_upload *upload = data;
     struct catalog *catalog = upload->op.catalog;
     struct kg_err err = {0};
     upload->fetch = NULL;
     upload->fetched = fetched;
-    if (err_or_null != NULL || check_tree(&fetched->tree, &err) < 0) {
+    if (err_or_null != NULL || upload_check_tree(&fetched->tree, &err) < 0) {
         upload_fail(upload, err_or_null ? err_or_null : &err);
         return;
     }
@@ -453,10 +454,10 @@ static void on_fetched(void *data, struct store_fetched *fetched, const struct k
         .worker = catalog->worker,
     };
     kg_auto(kg_free) char *folder = kg_format("%s/tree", fetched->quarantine->path);
-    upload->discovery = package_discover(&place, folder, on_discovered, upload);
+    upload->discovery = package_discover(&place, folder, upload_on_discovered, upload);
 }
 
-static void unpack(struct catalog_upload *upload)
+static void upload_unpack(struct catalog_upload *upload)
 {
     struct kg_err err = {0};
     struct store_source source = {
@@ -469,8 +470,8 @@ static void unpack(struct catalog_upload *upload)
         kg_fail(&upload->err, KG_E_STOPPING, "the daemon is stopping");
     if (upload->err.code != KG_OK)
         upload_end(upload);
-    else if (store_fetch(host_store(upload->op.catalog->host), &source, NULL, on_fetched, upload,
-                         &upload->fetch, &err) < 0)
+    else if (store_fetch(host_store(upload->op.catalog->host), &source, NULL, upload_on_fetched,
+                         upload, &upload->fetch, &err) < 0)
         upload_fail(upload, &err);
 }
 
@@ -482,7 +483,7 @@ static int invalid_file(struct kg_err *err, const char *why)
     return kg_hint(err, "a package is a .zip or .mcpb file; zip it again if it was damaged");
 }
 
-static void run_check(struct loop_job *job)
+static void upload_run_check(struct loop_job *job)
 {
     struct catalog_upload *upload = KG_CONTAINER(job, struct catalog_upload, job);
     char magic[4] = "";
@@ -493,7 +494,7 @@ static void run_check(struct loop_job *job)
         objects_hash(upload->fd, upload->hash, &upload->job_err);
 }
 
-static void run_write(struct loop_job *job)
+static void upload_run_write(struct loop_job *job)
 {
     struct catalog_upload *upload = KG_CONTAINER(job, struct catalog_upload, job);
     if (upload->fd < 0) {
@@ -512,7 +513,7 @@ static void run_write(struct loop_job *job)
 
 static void write_held(struct catalog_upload *upload);
 
-static void on_written(struct catalog_upload *upload)
+static void upload_on_written(struct catalog_upload *upload)
 {
     bool failed = upload->err.code != KG_OK;
     if (!failed && upload->held.length > 0 && (upload->ended || upload->held.length >= HELD_BYTES))
@@ -520,7 +521,7 @@ static void on_written(struct catalog_upload *upload)
     else if (upload->ended && failed)
         upload_end(upload);
     else if (upload->ended)
-        upload_run(upload, run_check, unpack);
+        upload_run(upload, upload_run_check, upload_unpack);
     if (!upload->ended && upload->on_room != NULL)
         upload->on_room(upload->room_data);
 }
@@ -530,7 +531,7 @@ static void write_held(struct catalog_upload *upload)
     struct kg_buf empty = upload->writing;
     upload->writing = upload->held;
     upload->held = empty;
-    upload_run(upload, run_write, on_written);
+    upload_run(upload, upload_run_write, upload_on_written);
 }
 
 struct catalog_upload *catalog_upload_begin(const struct catalog_request *request,
@@ -587,7 +588,7 @@ void catalog_upload_end(struct catalog_upload *upload, const struct kg_err *err_
     if (err_or_null != NULL && upload->err.code == KG_OK)
         upload->err = *err_or_null;
     if (!upload->busy)
-        on_written(upload);
+        upload_on_written(upload);
 }
 
 /* The daemon stops: what is under way ends with that. */

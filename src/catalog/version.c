@@ -96,7 +96,7 @@ static bool cut_release(struct kg_str *rest, struct parsed *parsed)
     return true;
 }
 
-static bool is_local(struct kg_str rest)
+static bool catalog_version_is_local(struct kg_str rest)
 {
     bool fits = rest.length > 1 && rest.data[0] == '+';
     for (size_t i = 1; i < rest.length; i++)
@@ -122,7 +122,7 @@ static bool parse_version(struct kg_str version, struct parsed *ret_parsed)
     cut_post(&rest, &parsed);
     if (cut_word(&rest, "dev", &parsed.dev) && parsed.phase == 4 && parsed.post < 0)
         parsed.phase = 0;
-    if (rest.length > 0 && !is_local(rest))
+    if (rest.length > 0 && !catalog_version_is_local(rest))
         return false;
     *ret_parsed = parsed;
     return true;

@@ -40,7 +40,7 @@ struct chat {
 
 /* -- kaged ------------------------------------------------------------------------------------- */
 
-static void become(const struct chat *chat, const char *const *words, int input, int output)
+static void chat_become(const struct chat *chat, const char *const *words, int input, int output)
 {
     char *argv[WORDS_MAX * 2 + 2] = {(char *)chat->kaged};
     size_t count = 1;
@@ -58,7 +58,7 @@ static void become(const struct chat *chat, const char *const *words, int input,
     _exit(127);
 }
 
-static void read_all(int fd, struct kg_buf *out)
+static void chat_read_all(int fd, struct kg_buf *out)
 {
     char piece[4096];
     ssize_t got;
@@ -88,8 +88,8 @@ static void forget_interrupt(void)
 }
 
 /* What it is given on stdin, and what it prints if somebody wants that; its exit code. */
-static int run(const struct chat *chat, const char *const *words, struct kg_str input,
-               struct kg_buf *output_or_null)
+static int chat_run(const struct chat *chat, const char *const *words, struct kg_str input,
+                    struct kg_buf *output_or_null)
 {
     int in[2] = {-1, -1}, out[2] = {-1, -1}, status = 0;
     if (pipe2(in, O_CLOEXEC) < 0 || (output_or_null != NULL && pipe2(out, O_CLOEXEC) < 0)) {
@@ -100,14 +100,14 @@ static int run(const struct chat *chat, const char *const *words, struct kg_str 
     pid_t pid = fork();
     if (pid == 0) {
         hold_signals(SIG_UNBLOCK);
-        become(chat, words, in[0], out[1]);
+        chat_become(chat, words, in[0], out[1]);
     }
     kg_close(&in[0]);
     kg_close(&out[1]);
     (void)kg_write_all(in[1], input.data, input.length);
     kg_close(&in[1]);
     if (out[0] >= 0)
-        read_all(out[0], output_or_null);
+        chat_read_all(out[0], output_or_null);
     kg_close(&out[0]);
     while (pid > 0 && waitpid(pid, &status, 0) < 0 && errno == EINTR)
         continue;
@@ -126,17 +126,17 @@ struct command {
     const char *words[6]; /* of kaged; "@" is the session, "%" the project, "*" what follows */
 };
 
-static command_fn show_help, leave, pass_on, move_to_fork;
+static command_fn show_help, chat_leave, chat_pass_on, move_to_fork;
 
 static const struct command commands[] = {
     {"help", "", "show this list", show_help, {NULL}},
-    {"show", "", "what was said, and what became of it", pass_on, {"session", "show", "@"}},
-    {"context", "", "what the model is sent", pass_on, {"session", "context", "@"}},
-    {"tools", "", "agents of the project, plugins, tools", pass_on, {"project", "show", "%"}},
-    {"undo", "", "go back to before what was said last", pass_on, {"session", "undo", "@"}},
-    {"redo", "", "take that back", pass_on, {"session", "redo", "@"}},
-    {"compact", "", "make room in the context", pass_on, {"session", "compact", "@"}},
-    {"undo-compact", "", "take that back", pass_on, {"session", "undo-compact", "@"}},
+    {"show", "", "what was said, and what became of it", chat_pass_on, {"session", "show", "@"}},
+    {"context", "", "what the model is sent", chat_pass_on, {"session", "context", "@"}},
+    {"tools", "", "agents of the project, plugins, tools", chat_pass_on, {"project", "show", "%"}},
+    {"undo", "", "go back to before what was said last", chat_pass_on, {"session", "undo", "@"}},
+    {"redo", "", "take that back", chat_pass_on, {"session", "redo", "@"}},
+    {"compact", "", "make room in the context", chat_pass_on, {"session", "compact", "@"}},
+    {"undo-compact", "", "take that back", chat_pass_on, {"session", "undo-compact", "@"}},
     {"fork",
      "[ENTRY]",
      "go on in a copy of the session",
@@ -145,15 +145,15 @@ static const struct command commands[] = {
     {"agent",
      "AGENT",
      "speak to another agent",
-     pass_on,
+     chat_pass_on,
      {"session", "resume", "@", "--seat", "*"}},
     {"knobs",
      "PLUGIN",
      "settings of a plugin",
-     pass_on,
+     chat_pass_on,
      {"plugin", "knobs", "*", "--project", "%"}},
-    {"why", "PLUGIN", "what a plugin was refused", pass_on, {"plugin", "why", "*"}},
-    {"quit", "", "leave; the session stays", leave, {NULL}},
+    {"why", "PLUGIN", "what a plugin was refused", chat_pass_on, {"plugin", "why", "*"}},
+    {"quit", "", "leave; the session stays", chat_leave, {NULL}},
 };
 
 static void show_help(struct chat *chat, const struct command *command, const char *rest)
@@ -169,7 +169,7 @@ static void show_help(struct chat *chat, const struct command *command, const ch
         "A line that ends in \\ goes on in the next. Ctrl-C ends a turn, and Ctrl-D this program.");
 }
 
-static void leave(struct chat *chat, const struct command *command, const char *rest)
+static void chat_leave(struct chat *chat, const struct command *command, const char *rest)
 {
     (void)command;
     (void)rest;
@@ -177,8 +177,8 @@ static void leave(struct chat *chat, const struct command *command, const char *
 }
 
 /* NULL-ended, in ret_words; false if something is missing. */
-static bool put_words(const struct chat *chat, const struct command *command, const char *rest,
-                      const char *ret_words[WORDS_MAX])
+static bool chat_put_words(const struct chat *chat, const struct command *command, const char *rest,
+                           const char *ret_words[WORDS_MAX])
 {
     size_t count = 0;
     for (size_t i = 0; i < KG_COUNT(command->words) && command->words[i] != NULL; i++) {
@@ -196,11 +196,11 @@ static bool put_words(const struct chat *chat, const struct command *command, co
     return true;
 }
 
-static void pass_on(struct chat *chat, const struct command *command, const char *rest)
+static void chat_pass_on(struct chat *chat, const struct command *command, const char *rest)
 {
     const char *words[WORDS_MAX];
-    if (put_words(chat, command, rest, words))
-        run(chat, words, KG_STR_NULL, NULL);
+    if (chat_put_words(chat, command, rest, words))
+        chat_run(chat, words, KG_STR_NULL, NULL);
     else
         fprintf(stderr, "usage: /%s %s\n", command->name, command->argument);
 }
@@ -210,8 +210,8 @@ static void move_to_fork(struct chat *chat, const struct command *command, const
 {
     const char *words[WORDS_MAX];
     kg_auto(kg_buf_free) struct kg_buf id = {0};
-    put_words(chat, command, rest, words);
-    if (run(chat, words, KG_STR_NULL, &id) != EXIT_SUCCESS)
+    chat_put_words(chat, command, rest, words);
+    if (chat_run(chat, words, KG_STR_NULL, &id) != EXIT_SUCCESS)
         return;
     while (id.length > 0 && id.data[id.length - 1] == '\n')
         id.length--;
@@ -223,13 +223,13 @@ static void move_to_fork(struct chat *chat, const struct command *command, const
 /* -- what is said ------------------------------------------------------------------------------ */
 
 /* A slash command that is none of ours is one of the session's own, or what it says it is. */
-static void say(struct chat *chat, struct kg_str text)
+static void chat_say(struct chat *chat, struct kg_str text)
 {
     const char *const words[] = {"session", "send", chat->session, "-", NULL};
-    run(chat, words, text, NULL);
+    chat_run(chat, words, text, NULL);
 }
 
-static const struct command *find_command(const char *line, const char **ret_rest)
+static const struct command *chat_find_command(const char *line, const char **ret_rest)
 {
     size_t length = strcspn(line, " \t\n");
     *ret_rest = line + length + strspn(line + length, " \t\n");
@@ -239,16 +239,16 @@ static const struct command *find_command(const char *line, const char **ret_res
     return NULL;
 }
 
-static void take(struct chat *chat, struct kg_buf *text)
+static void chat_take(struct chat *chat, struct kg_buf *text)
 {
     const char *rest, *line = kg_buf_terminate(text);
-    const struct command *command = line[0] == '/' ? find_command(line + 1, &rest) : NULL;
+    const struct command *command = line[0] == '/' ? chat_find_command(line + 1, &rest) : NULL;
     if (line[strspn(line, " \t\n")] == '\0')
         return;
     if (command != NULL)
         command->act(chat, command, rest);
     else
-        say(chat, kg_buf_view(text));
+        chat_say(chat, kg_buf_view(text));
 }
 
 /* -- the editor -------------------------------------------------------------------------------- */
@@ -260,7 +260,7 @@ static const char *prompt(EditLine *editor)
     return chat->within ? ". " : "> ";
 }
 
-static void on_signal(int number)
+static void chat_on_signal(int number)
 {
     if (number == SIGINT)
         was_interrupted = 1;
@@ -271,7 +271,7 @@ static void on_signal(int number)
 /* Without SA_RESTART: what waits for keys comes back. */
 static void catch (int number)
 {
-    struct sigaction action = {.sa_handler = on_signal};
+    struct sigaction action = {.sa_handler = chat_on_signal};
     sigaction(number, &action, NULL);
 }
 
@@ -294,7 +294,7 @@ static int wait_for_key(EditLine *editor)
 }
 
 /* One character, which may be several bytes; what is no text ends the input. */
-static int read_key(EditLine *editor, wchar_t *ret_key)
+static int chat_read_key(EditLine *editor, wchar_t *ret_key)
 {
     mbstate_t state = {0};
     char byte;
@@ -317,7 +317,7 @@ static int read_key(EditLine *editor, wchar_t *ret_key)
     return 1;
 }
 
-static unsigned char on_interrupt(EditLine *editor, int key)
+static unsigned char chat_on_interrupt(EditLine *editor, int key)
 {
     const LineInfo *line = el_line(editor);
     (void)key;
@@ -341,8 +341,9 @@ static void open_editor(struct chat *chat)
     el_set(chat->editor, EL_PROMPT, prompt);
     el_set(chat->editor, EL_EDITOR, "emacs");
     el_set(chat->editor, EL_HIST, history, chat->history);
-    el_set(chat->editor, EL_GETCFN, read_key);
-    el_set(chat->editor, EL_ADDFN, "kaged-interrupt", "empty the line, or leave", on_interrupt);
+    el_set(chat->editor, EL_GETCFN, chat_read_key);
+    el_set(chat->editor, EL_ADDFN, "kaged-interrupt", "empty the line, or leave",
+           chat_on_interrupt);
     el_set(chat->editor, EL_BIND, "^]", "kaged-interrupt", NULL);
     el_source(chat->editor, NULL);
 }
@@ -361,7 +362,7 @@ static void close_editor(struct chat *chat)
 }
 
 /* Lines up to one that does not end in a backslash; false at the end of the input. */
-static bool read_text(struct chat *chat, struct kg_buf *text)
+static bool chat_read_text(struct chat *chat, struct kg_buf *text)
 {
     HistEvent event;
     int length = 0;
@@ -402,8 +403,8 @@ int main(int argc, char **argv)
     hold_signals(SIG_BLOCK);
     signal(SIGPIPE, SIG_IGN);
     open_editor(&chat);
-    while (!chat.leaves && read_text(&chat, &text))
-        take(&chat, &text);
+    while (!chat.leaves && chat_read_text(&chat, &text))
+        chat_take(&chat, &text);
     if (!chat.leaves)
         putchar('\n');
     close_editor(&chat);

@@ -15,7 +15,7 @@
 /* -- one event a line -------------------------------------------------------------------------- */
 
 /* As it is where that is plain, else in quotes: no value can pass for two. */
-static void put_value(struct kg_buf *out, const struct kg_node *value)
+static void cli_audit_put_value(struct kg_buf *out, const struct kg_node *value)
 {
     struct kg_str text = value->text;
     bool plain = value->type != KG_STRING || text.length > 0;
@@ -40,8 +40,8 @@ static bool has_own_place(struct kg_str key)
     return false;
 }
 
-static void put_field(struct kg_buf *out, struct kg_str key, const struct kg_node *value,
-                      size_t columns)
+static void cli_audit_put_field(struct kg_buf *out, struct kg_str key, const struct kg_node *value,
+                                size_t columns)
 {
     if (value == NULL || value->type == KG_NULL)
         return;
@@ -49,11 +49,11 @@ static void put_field(struct kg_buf *out, struct kg_str key, const struct kg_nod
     kg_buf_escaped(out, key);
     kg_buf_char(out, '=');
     size_t from = out->length;
-    put_value(out, value);
+    cli_audit_put_value(out, value);
     print_cut(out, from, columns);
 }
 
-static void put_event(struct kg_buf *out, struct kg_str event, size_t columns)
+static void cli_audit_put_event(struct kg_buf *out, struct kg_str event, size_t columns)
 {
     kg_auto(kg_doc_cleanup) struct kg_doc *doc = kg_json_read(event, NULL);
     if (doc == NULL || doc->root->type != KG_OBJECT) {
@@ -64,8 +64,8 @@ static void put_event(struct kg_buf *out, struct kg_str event, size_t columns)
     print_words(out, root, "{ts} {event}");
     for (uint32_t i = 0; i < root->count; i++)
         if (!has_own_place(root->members[i].key))
-            put_field(out, root->members[i].key, &root->members[i].value, columns);
-    put_field(out, KG_STR("request_id"), kg_node_get(root, "request_id"), columns);
+            cli_audit_put_field(out, root->members[i].key, &root->members[i].value, columns);
+    cli_audit_put_field(out, KG_STR("request_id"), kg_node_get(root, "request_id"), columns);
 }
 
 /* -- answers ----------------------------------------------------------------------------------- */
@@ -78,12 +78,12 @@ static void print_event(const struct cli *cli, struct kg_str event)
     }
     kg_auto(kg_buf_free) struct kg_buf line = {0};
     size_t columns = print_columns();
-    put_event(&line, event, columns == SIZE_MAX ? VALUE_COLUMNS : VALUE_COLUMNS_TERMINAL);
+    cli_audit_put_event(&line, event, columns == SIZE_MAX ? VALUE_COLUMNS : VALUE_COLUMNS_TERMINAL);
     print_cut(&line, 0, columns);
     print_line(kg_buf_view(&line));
 }
 
-static void keep_id(struct kg_buf *id, struct kg_str event)
+static void cli_audit_keep_id(struct kg_buf *id, struct kg_str event)
 {
     struct kg_str raw;
     if (!kg_json_member(event, "id", &raw) || raw.length < 2 || raw.data[0] != '"')
@@ -93,8 +93,8 @@ static void keep_id(struct kg_buf *id, struct kg_str event)
 }
 
 /* Prints the events of an answer, if shown; last_id becomes that of the last one. */
-static int take_events(const struct cli *cli, struct kg_str body, bool shown,
-                       struct kg_buf *last_id)
+static int cli_audit_take_events(const struct cli *cli, struct kg_str body, bool shown,
+                                 struct kg_buf *last_id)
 {
     struct kg_str events, event;
     if (kg_json_check(body, NULL) != KG_JSON_OK || !kg_json_member(body, "events", &events) ||
@@ -107,7 +107,7 @@ static int take_events(const struct cli *cli, struct kg_str body, bool shown,
     while (kg_json_next_item(&cursor, &event)) {
         if (shown)
             print_event(cli, event);
-        keep_id(last_id, event);
+        cli_audit_keep_id(last_id, event);
     }
     fflush(stdout);
     return CLI_DONE;
@@ -134,7 +134,7 @@ static int ask_events(const struct cli *cli, int64_t limit, bool wait, bool show
         .target = kg_buf_terminate(&target),
     };
     int code = cli_ask(cli, &request, &body);
-    return code != CLI_DONE ? code : take_events(cli, kg_buf_view(&body), shown, last_id);
+    return code != CLI_DONE ? code : cli_audit_take_events(cli, kg_buf_view(&body), shown, last_id);
 }
 
 static int check_since(const struct cli *cli, struct kg_err *err)
@@ -169,22 +169,22 @@ int cli_audit(struct cli *cli)
 
 /* -- verify ------------------------------------------------------------------------------------ */
 
-static void put_count(struct kg_buf *out, uint64_t count, const char *what)
+static void cli_audit_put_count(struct kg_buf *out, uint64_t count, const char *what)
 {
     kg_buf_printf(out, "%" PRIu64 " %s%s", count, what, count == 1 ? "" : "s");
 }
 
-static void put_report(struct kg_buf *out, const struct audit_report *report)
+static void cli_audit_put_report(struct kg_buf *out, const struct audit_report *report)
 {
     kg_buf_text(out, "audit log is whole: ");
-    put_count(out, report->files, "file");
+    cli_audit_put_count(out, report->files, "file");
     kg_buf_text(out, ", ");
-    put_count(out, report->blocks, "block");
+    cli_audit_put_count(out, report->blocks, "block");
     kg_buf_text(out, ", ");
-    put_count(out, report->events, "event");
+    cli_audit_put_count(out, report->events, "event");
     if (report->unsealed > 0) {
         kg_buf_text(out, "; ");
-        put_count(out, report->unsealed, "line");
+        cli_audit_put_count(out, report->unsealed, "line");
         kg_buf_text(out, " not sealed yet");
     }
     kg_buf_char(out, '\n');
@@ -207,7 +207,7 @@ int cli_audit_verify(struct cli *cli)
         audit_report_write(&report, &text);
         kg_buf_char(&text, '\n');
     } else if (whole) {
-        put_report(&text, &report);
+        cli_audit_put_report(&text, &report);
     }
     print_out(&text);
     if (whole)

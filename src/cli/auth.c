@@ -19,7 +19,7 @@ static bool has_screen(void)
 }
 
 /* A page that only the operator can read, which sends the browser on. */
-static int write_page(const char *path, struct kg_str url)
+static int cli_auth_write_page(const char *path, struct kg_str url)
 {
     unlink(path);
     kg_auto(kg_close) int fd =
@@ -56,7 +56,7 @@ static void start_browser(const char *page)
 static void open_browser(const struct cli *cli, struct kg_str url)
 {
     kg_auto(kg_free) char *page = kg_format("%s/launch.html", cli->paths.run_dir);
-    int result = write_page(page, url);
+    int result = cli_auth_write_page(page, url);
     if (result < 0)
         fprintf(stderr, "kaged: open the browser yourself: %s: %s\n", page, strerror(-result));
     else

@@ -16,8 +16,8 @@ static void print_object(struct kg_buf *json)
     print_out(json);
 }
 
-static int tell_daemon(const struct cli *cli, const char *file, const struct backup_made *made,
-                       struct kg_err *err)
+static int backup_tell_daemon(const struct cli *cli, const char *file,
+                              const struct backup_made *made, struct kg_err *err)
 {
     kg_auto(kg_buf_free) struct kg_buf body = {0};
     struct kg_json_writer json = kg_json_writer(&body);
@@ -76,7 +76,7 @@ static void audit_made(const struct cli *cli, const char *file, const struct bac
     struct kg_err err = {0};
     kg_auto(kg_free) char *path = realpath(file, NULL);
     const struct made_file told = {path ? path : file, made};
-    int result = door_daemon_runs(cli) ? tell_daemon(cli, told.file, made, &err)
+    int result = door_daemon_runs(cli) ? backup_tell_daemon(cli, told.file, made, &err)
                                        : audit_offline(cli, emit_made, &told, &err);
     if (result < 0)
         fprintf(stderr, "kaged: the backup is made, but it is not in the audit log: %s\n",
@@ -170,7 +170,8 @@ static void emit_restored(struct audit *audit, const char *operator_id, const vo
                AUDIT_V_TEXT(operator_id));
 }
 
-static int restore(const struct cli *cli, struct backup_restored *ret_restored, struct kg_err *err)
+static int cli_backup_restore(const struct cli *cli, struct backup_restored *ret_restored,
+                              struct kg_err *err)
 {
     struct backup_wish wish = {.file = cli_argument(cli, 0),
                                .key_file = cli_option_value(cli, "key"),
@@ -189,7 +190,8 @@ int cli_restore(struct cli *cli)
     kg_auto(kg_buf_free) struct kg_buf out = {0};
     kg_auto(backup_restored_free) struct backup_restored restored = {0};
     struct kg_err err = {0};
-    if (restore(cli, &restored, &err) < 0 || audit_offline(cli, emit_restored, &restored, &err) < 0)
+    if (cli_backup_restore(cli, &restored, &err) < 0 ||
+        audit_offline(cli, emit_restored, &restored, &err) < 0)
         return print_error(&err);
     put_restored(cli, &restored, &out);
     print_out(&out);

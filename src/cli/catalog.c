@@ -64,7 +64,8 @@ int cli_catalog_versions(struct cli *cli)
     return cli_show(cli, &request, put_packages);
 }
 
-static void put_package(struct kg_buf *out, const struct cli *cli, const struct kg_node *answer)
+static void cli_catalog_put_package(struct kg_buf *out, const struct cli *cli,
+                                    const struct kg_node *answer)
 {
     (void)cli;
     print_words(out, answer, "{pid} {version} is ");
@@ -87,7 +88,7 @@ static int catalog_change(const struct cli *cli, const char *body)
     kg_buf_percent(&target, kg_str(cli_argument(cli, 0)));
     const struct client_request request = {
         .method = "PATCH", .target = kg_buf_terminate(&target), .body = kg_str(body)};
-    return cli_show(cli, &request, put_package);
+    return cli_show(cli, &request, cli_catalog_put_package);
 }
 
 int cli_catalog_enable(struct cli *cli)

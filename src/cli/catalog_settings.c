@@ -20,7 +20,8 @@ static bool put_package_target(const struct cli *cli, struct kg_buf *target, con
 
 /* -- settings ---------------------------------------------------------------------------------- */
 
-static void put_names(struct kg_buf *out, const char *words, const struct kg_node *names)
+static void catalog_settings_put_names(struct kg_buf *out, const char *words,
+                                       const struct kg_node *names)
 {
     for (uint32_t i = 0; i < names->count; i++) {
         kg_buf_text(out, i == 0 ? words : ", ");
@@ -30,7 +31,8 @@ static void put_names(struct kg_buf *out, const char *words, const struct kg_nod
         kg_buf_char(out, '\n');
 }
 
-static void put_cell(struct table *table, const struct kg_node *setting, const char *key)
+static void catalog_settings_put_cell(struct table *table, const struct kg_node *setting,
+                                      const char *key)
 {
     kg_auto(kg_buf_free) struct kg_buf text = {0};
     const struct kg_node *value = kg_node_get(setting, key);
@@ -39,7 +41,8 @@ static void put_cell(struct table *table, const struct kg_node *setting, const c
     table_cell(table, kg_buf_view(&text), NULL);
 }
 
-static void put_settings(struct kg_buf *out, const struct cli *cli, const struct kg_node *answer)
+static void catalog_settings_put_settings(struct kg_buf *out, const struct cli *cli,
+                                          const struct kg_node *answer)
 {
     static const char *const headings[] = {"KEY",      "TYPE",        "VALUE", "DEFAULT",
                                            "REQUIRED", "DESCRIPTION", NULL};
@@ -53,16 +56,16 @@ static void put_settings(struct kg_buf *out, const struct cli *cli, const struct
     for (uint32_t i = 0; i < settings->count; i++) {
         const struct kg_node *setting = &settings->items[i];
         table_texts(table, setting, (const char *const[]){"key", "type", NULL});
-        put_cell(table, setting, "value");
-        put_cell(table, setting, "default");
+        catalog_settings_put_cell(table, setting, "value");
+        catalog_settings_put_cell(table, setting, "default");
         table_cell(table, kg_node_is_true(setting, "required") ? KG_STR("yes") : KG_STR("no"),
                    NULL);
         table_texts(table, setting, (const char *const[]){"description", NULL});
     }
     table_print(table);
-    put_names(out, "missing: ", kg_node_list(answer, "missing"));
-    put_names(out, "set for another version, and not used in this one: ",
-              kg_node_list(answer, "dropped"));
+    catalog_settings_put_names(out, "missing: ", kg_node_list(answer, "missing"));
+    catalog_settings_put_names(out, "set for another version, and not used in this one: ",
+                               kg_node_list(answer, "dropped"));
 }
 
 int cli_catalog_settings(struct cli *cli)
@@ -72,14 +75,14 @@ int cli_catalog_settings(struct cli *cli)
         return CLI_USAGE;
     cli_put_option(&target, cli, "version");
     const struct client_request request = {.method = "GET", .target = kg_buf_terminate(&target)};
-    return cli_show(cli, &request, put_settings);
+    return cli_show(cli, &request, catalog_settings_put_settings);
 }
 
 static void put_setting_set(struct kg_buf *out, const struct cli *cli, const struct kg_node *answer)
 {
     kg_buf_escaped(out, kg_str(cli_argument(cli, 1)));
     print_words(out, answer, " of {pid} is changed\n");
-    put_names(out, "still missing: ", kg_node_list(answer, "missing"));
+    catalog_settings_put_names(out, "still missing: ", kg_node_list(answer, "missing"));
 }
 
 /* value NULL: it is removed. */
@@ -110,7 +113,8 @@ static const struct kg_node *setting_find(const struct kg_node *answer, const ch
 }
 
 /* The value in the JSON of its type; whether it may be had is the daemon's to say. */
-static void put_value(const struct kg_node *setting, struct kg_str text, struct kg_buf *out)
+static void catalog_settings_put_value(const struct kg_node *setting, struct kg_str text,
+                                       struct kg_buf *out)
 {
     if (!kg_str_is(kg_node_text(setting, "type"), "str") && kg_json_check(text, NULL) == KG_JSON_OK)
         kg_buf_str(out, text);
@@ -152,7 +156,7 @@ int cli_catalog_set(struct cli *cli)
         kg_buf_text(&text, given);
     else if (cli_ask_value(key, &text, &err) < 0)
         return print_error(&err);
-    put_value(setting, kg_buf_view(&text), &value);
+    catalog_settings_put_value(setting, kg_buf_view(&text), &value);
     return setting_send(cli, kg_buf_view(&value));
 }
 
@@ -161,7 +165,8 @@ int cli_catalog_unset(struct cli *cli)
     return setting_send(cli, KG_STR("null"));
 }
 
-static void put_rotated(struct kg_buf *out, const struct cli *cli, const struct kg_node *answer)
+static void catalog_settings_put_rotated(struct kg_buf *out, const struct cli *cli,
+                                         const struct kg_node *answer)
 {
     (void)cli;
     print_words(out, answer, "all is sealed with a new key; rows: {sealed}\n");
@@ -170,19 +175,20 @@ static void put_rotated(struct kg_buf *out, const struct cli *cli, const struct 
 int cli_catalog_rotate(struct cli *cli)
 {
     const struct client_request request = {.method = "POST", .target = "/api/admin/catalog/rotate"};
-    return cli_show(cli, &request, put_rotated);
+    return cli_show(cli, &request, catalog_settings_put_rotated);
 }
 
 /* -- grants ------------------------------------------------------------------------------------ */
 
-static void put_grants(struct kg_buf *out, const struct cli *cli, const struct kg_node *answer)
+static void catalog_settings_put_grants(struct kg_buf *out, const struct cli *cli,
+                                        const struct kg_node *answer)
 {
     static const char *const headings[] = {"CAPABILITY", "GRANTED BY", "AT", NULL};
     static const char *const keys[] = {"capability", "granted_by", "granted_at", NULL};
     const struct kg_node *grants = kg_node_list(answer, "grants");
     (void)cli;
-    put_names(out, "it wants: ", kg_node_list(answer, "declares"));
-    put_names(out, "this org may grant: ", kg_node_list(answer, "org_may"));
+    catalog_settings_put_names(out, "it wants: ", kg_node_list(answer, "declares"));
+    catalog_settings_put_names(out, "this org may grant: ", kg_node_list(answer, "org_may"));
     if (grants->count == 0) {
         print_words(out, answer, "{pid} may reach nothing outside of its cage\n");
         return;
@@ -199,7 +205,7 @@ int cli_catalog_grants(struct cli *cli)
     if (!put_package_target(cli, &target, "/grants"))
         return CLI_USAGE;
     const struct client_request request = {.method = "GET", .target = kg_buf_terminate(&target)};
-    return cli_show(cli, &request, put_grants);
+    return cli_show(cli, &request, catalog_settings_put_grants);
 }
 
 int cli_catalog_grant(struct cli *cli)
@@ -213,7 +219,7 @@ int cli_catalog_grant(struct cli *cli)
     kg_json_end(&json, '}');
     const struct client_request request = {
         .method = "POST", .target = kg_buf_terminate(&target), .body = kg_buf_view(&body)};
-    return cli_show(cli, &request, put_grants);
+    return cli_show(cli, &request, catalog_settings_put_grants);
 }
 
 int cli_catalog_revoke(struct cli *cli)
@@ -223,5 +229,5 @@ int cli_catalog_revoke(struct cli *cli)
         return CLI_USAGE;
     client_put_query(&target, "capability", kg_str(cli_argument(cli, 1)));
     const struct client_request request = {.method = "DELETE", .target = kg_buf_terminate(&target)};
-    return cli_show(cli, &request, put_grants);
+    return cli_show(cli, &request, catalog_settings_put_grants);
 }

@@ -51,7 +51,7 @@ static uint16_t ollama_port(void)
     return port > 0 && port <= UINT16_MAX ? (uint16_t)port : OLLAMA_PORT;
 }
 
-static bool wait_for(int fd, short events, uint64_t until_ms)
+static bool chat_model_wait_for(int fd, short events, uint64_t until_ms)
 {
     struct pollfd one = {.fd = fd, .events = events};
     uint64_t now_ms = kg_monotonic_ms();
@@ -65,7 +65,7 @@ static int dial(uint16_t port, uint64_t until_ms)
     int error = 0, fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     socklen_t length = sizeof(error);
     if (fd >= 0 && (connect(fd, (const struct sockaddr *)&address, sizeof(address)) == 0 ||
-                    (errno == EINPROGRESS && wait_for(fd, POLLOUT, until_ms) &&
+                    (errno == EINPROGRESS && chat_model_wait_for(fd, POLLOUT, until_ms) &&
                      getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &length) == 0 && error == 0)))
         return fd;
     kg_close(&fd);
@@ -82,7 +82,7 @@ static bool ask_ollama(uint16_t port, struct kg_buf *ret_answer)
     ssize_t got = -1;
     if (fd < 0 || write(fd, request, sizeof(request) - 1) != (ssize_t)sizeof(request) - 1)
         return false;
-    while (ret_answer->length < ANSWER_MAX && wait_for(fd, POLLIN, until_ms) &&
+    while (ret_answer->length < ANSWER_MAX && chat_model_wait_for(fd, POLLIN, until_ms) &&
            (got = read(fd, piece, sizeof(piece))) > 0)
         kg_buf_append(ret_answer, piece, (size_t)got);
     return got == 0;
@@ -115,7 +115,7 @@ static const struct {
     {"OPENAI_API_KEY", "openai", "openai", "gpt-5-mini"},
 };
 
-static bool find_key(size_t row, struct offer *ret_offer)
+static bool chat_model_find_key(size_t row, struct offer *ret_offer)
 {
     const char *value = getenv(keys[row].variable);
     if (value == NULL || value[0] == '\0')
@@ -134,8 +134,8 @@ struct block {
     const char *alias;
 };
 
-static int put_table(struct kg_buf *text, const char *table, const char *name,
-                     const char *const (*pairs)[2], size_t count, struct kg_err *err)
+static int chat_model_put_table(struct kg_buf *text, const char *table, const char *name,
+                                const char *const (*pairs)[2], size_t count, struct kg_err *err)
 {
     const char *path[] = {table, name};
     kg_auto(kg_buf_free) struct kg_buf json = {0};
@@ -158,13 +158,15 @@ static int add_block(struct kg_buf *text, void *data, struct kg_err *err)
     const char *const provider[][2] = {
         {"kind", offer->kind}, {"base_url", offer->base_url}, {"api_key", key}};
     const char *const model[][2] = {{"provider", offer->provider}, {"model", offer->model}};
-    int result = put_table(text, "providers", offer->provider, provider, KG_COUNT(provider), err);
+    int result =
+        chat_model_put_table(text, "providers", offer->provider, provider, KG_COUNT(provider), err);
     if (result == 0)
-        result = put_table(text, "models", block->alias, model, KG_COUNT(model), err);
+        result = chat_model_put_table(text, "models", block->alias, model, KG_COUNT(model), err);
     return result;
 }
 
-static int tell(const struct cli *cli, const char *method, const char *target, struct kg_str body)
+static int chat_model_tell(const struct cli *cli, const char *method, const char *target,
+                           struct kg_str body)
 {
     kg_auto(kg_buf_free) struct kg_buf answer = {0};
     const struct client_request request = {
@@ -180,7 +182,7 @@ static int keep_key(const struct cli *cli, const char *variable)
     kg_json_named_text(&json, "value", getenv(variable));
     kg_json_end(&json, '}');
     client_put_target(&target, "secrets", variable, "");
-    int code = tell(cli, "PUT", kg_buf_terminate(&target), kg_buf_view(&body));
+    int code = chat_model_tell(cli, "PUT", kg_buf_terminate(&target), kg_buf_view(&body));
     explicit_bzero(body.data, body.length);
     return code;
 }
@@ -205,10 +207,10 @@ static int write_offer(const struct cli *cli, const struct seat *seat, const str
     if (seat->alias == NULL && (project_locate(seat->root, &location, &err) < 0 ||
                                 project_set_model(&location, seat->agent, block.alias, &err) < 0))
         return print_error(&err);
-    code = tell(cli, "POST", "/api/v1/reload", KG_STR_NULL);
+    code = chat_model_tell(cli, "POST", "/api/v1/reload", KG_STR_NULL);
     client_put_target(&target, "projects", seat->project, "/reload");
     if (code == CLI_DONE)
-        code = tell(cli, "POST", kg_buf_terminate(&target), KG_STR_NULL);
+        code = chat_model_tell(cli, "POST", kg_buf_terminate(&target), KG_STR_NULL);
     if (code == CLI_DONE)
         printf("wrote [providers.%s] and [models.%s] to %s\n", offer->provider, block.alias,
                cli->paths.local_file);
@@ -218,8 +220,8 @@ static int write_offer(const struct cli *cli, const struct seat *seat, const str
 /* -- asking ------------------------------------------------------------------------------------ */
 
 /* True: it was written, or could not be, and *ret_code says which. */
-static bool ask_about(const struct cli *cli, int tty, const struct seat *seat, struct offer *offer,
-                      int *ret_code)
+static bool chat_model_ask_about(const struct cli *cli, int tty, const struct seat *seat,
+                                 struct offer *offer, int *ret_code)
 {
     kg_auto(kg_buf_free) struct kg_buf question = {0}, line = {0}, prompt = {0};
     if (offer->key_variable == NULL)
@@ -256,8 +258,8 @@ static int offer_all(const struct cli *cli, const struct seat *seat)
         fprintf(stderr, "the project names no model for %s\n", seat->agent);
     for (size_t i = 0; i <= KG_COUNT(keys) && !done && tty >= 0; i++) {
         kg_auto(offer_free) struct offer offer = {0};
-        if (i == 0 ? find_ollama(&offer) : find_key(i - 1, &offer))
-            done = ask_about(cli, tty, seat, &offer, &code);
+        if (i == 0 ? find_ollama(&offer) : chat_model_find_key(i - 1, &offer))
+            done = chat_model_ask_about(cli, tty, seat, &offer, &code);
     }
     if (!done)
         fprintf(stderr,

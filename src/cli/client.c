@@ -95,7 +95,7 @@ static int send_all(int fd, struct kg_str text, struct kg_err *err)
     return 0;
 }
 
-static int send_request(int fd, const struct client_request *request, struct kg_err *err)
+static int cli_client_send_request(int fd, const struct client_request *request, struct kg_err *err)
 {
     kg_auto(kg_buf_free) struct kg_buf head = {0};
     kg_buf_printf(&head, "%s %s HTTP/1.1\r\nHost: kaged\r\nConnection: close\r\n", request->method,
@@ -142,7 +142,7 @@ static void tell_lines(struct answer *answer)
     kg_buf_consume(body, at);
 }
 
-static int on_body(llhttp_t *parser, const char *at, size_t length)
+static int cli_client_on_body(llhttp_t *parser, const char *at, size_t length)
 {
     struct answer *answer = parser->data;
     bool lines = comes_in_lines(answer);
@@ -154,7 +154,7 @@ static int on_body(llhttp_t *parser, const char *at, size_t length)
     return HPE_OK;
 }
 
-static int on_whole(llhttp_t *parser)
+static int cli_client_on_whole(llhttp_t *parser)
 {
     struct answer *answer = parser->data;
     answer->reply.status = llhttp_get_status_code(parser);
@@ -162,7 +162,8 @@ static int on_whole(llhttp_t *parser)
     return HPE_PAUSED;
 }
 
-static const llhttp_settings_t settings = {.on_body = on_body, .on_message_complete = on_whole};
+static const llhttp_settings_t settings = {.on_body = cli_client_on_body,
+                                           .on_message_complete = cli_client_on_whole};
 
 static bool is_enough(const struct answer *answer)
 {
@@ -198,7 +199,7 @@ static int wait_for_bytes(int fd, const struct answer *answer, int64_t *silence_
 }
 
 /* Feeds what came; none at all means that the daemon closed the connection. */
-static int take_bytes(struct answer *answer, struct kg_str bytes, struct kg_err *err)
+static int cli_client_take_bytes(struct answer *answer, struct kg_str bytes, struct kg_err *err)
 {
     llhttp_errno_t fault = bytes.length > 0
                                ? llhttp_execute(&answer->parser, bytes.data, bytes.length)
@@ -233,7 +234,8 @@ static int receive(int fd, int64_t silence_ms, struct answer *answer, struct kg_
             continue;
         if (got < 0 && errno != ECONNRESET)
             return kg_fail_errno(err, errno, "receive the answer");
-        result = take_bytes(answer, (struct kg_str){bytes, got < 0 ? 0 : (size_t)got}, err);
+        result =
+            cli_client_take_bytes(answer, (struct kg_str){bytes, got < 0 ? 0 : (size_t)got}, err);
     }
     if (result == 0 && !answer->whole) {
         answer->reply.status = 200;
@@ -249,7 +251,7 @@ int client_send(const char *socket_path, const struct client_request *request, s
         return err && err->errnum ? -err->errnum : -EIO;
     struct timeval patience = {.tv_sec = SILENCE_MS / 1000};
     setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience));
-    int result = send_request(fd, request, err);
+    int result = cli_client_send_request(fd, request, err);
     return result < 0 ? result : kg_steal_fd(&fd);
 }
 
@@ -291,7 +293,7 @@ static int say_no_exchange(const struct cli *cli, struct kg_err *err)
 }
 
 /* A member of an object that is a string, decoded into `out`; empty if it is none. */
-static struct kg_str take_text(struct kg_str object, const char *key, struct kg_buf *out)
+static struct kg_str cli_client_take_text(struct kg_str object, const char *key, struct kg_buf *out)
 {
     struct kg_str raw;
     if (!kg_json_member(object, key, &raw) || raw.data[0] != '"')
@@ -347,9 +349,9 @@ static bool say_problems(const char *file, struct kg_str error)
 static int say_flat_error(struct kg_str body, struct kg_str details)
 {
     kg_auto(kg_buf_free) struct kg_buf name = {0}, message = {0}, hint = {0};
-    enum kg_code known = kg_code_from_name(take_text(details, "error", &name));
-    print_problem(kg_error_row(known)->exit_code, take_text(body, "message", &message),
-                  take_text(details, "hint", &hint));
+    enum kg_code known = kg_code_from_name(cli_client_take_text(details, "error", &name));
+    print_problem(kg_error_row(known)->exit_code, cli_client_take_text(body, "message", &message),
+                  cli_client_take_text(details, "hint", &hint));
     return kg_error_row(known)->exit_code;
 }
 
@@ -365,15 +367,15 @@ static int say_api_error(const struct client_request *request, const struct clie
     if (kg_json_check(body, NULL) == KG_JSON_OK && kg_json_member(body, "details", &error))
         return say_flat_error(body, error);
     if (kg_json_check(body, NULL) != KG_JSON_OK || !kg_json_member(body, "error", &error) ||
-        take_text(error, "message", &message).length == 0) {
+        cli_client_take_text(error, "message", &message).length == 0) {
         kg_fail(&err, KG_E_INTERNAL, "the daemon answered with HTTP status %d", reply->status);
         return print_error(&err);
     }
-    enum kg_code known = kg_code_from_name(take_text(error, "code", &code));
+    enum kg_code known = kg_code_from_name(cli_client_take_text(error, "code", &code));
     int exit_code = kg_error_row(known)->exit_code;
     if (say_problems(request->file, error))
         return exit_code;
-    print_problem(exit_code, kg_buf_view(&message), take_text(error, "hint", &hint));
+    print_problem(exit_code, kg_buf_view(&message), cli_client_take_text(error, "hint", &hint));
     if (kg_json_member(error, "data", &data) && !kg_str_is(data, "null")) {
         kg_buf_json_escaped(&line, data);
         fprintf(stderr, "data: %s\n", kg_buf_terminate(&line));
@@ -446,7 +448,7 @@ char *cli_self(const struct cli *cli)
 }
 
 /* Whatever was printed is out already: followers flush before they wait. */
-static void leave(int signal)
+static void cli_client_leave(int signal)
 {
     (void)signal;
     _exit(CLI_DONE);
@@ -454,7 +456,7 @@ static void leave(int signal)
 
 void cli_follow(void)
 {
-    struct sigaction action = {.sa_handler = leave};
+    struct sigaction action = {.sa_handler = cli_client_leave};
     sigaction(SIGINT, &action, NULL);
 }
 

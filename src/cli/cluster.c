@@ -58,7 +58,8 @@ static int home_read(const struct cli *cli, const struct config *config, struct 
 }
 
 /* As the daemon's user, whose files and passwords count. */
-static int home_open(const struct cli *cli, struct cluster_home *home, struct kg_err *err)
+static int cli_cluster_home_open(const struct cli *cli, struct cluster_home *home,
+                                 struct kg_err *err)
 {
     home->config = config_load(cli->paths.config_file, err);
     if (home->config == NULL || offline_become(cli, home->config, err) < 0)
@@ -121,7 +122,7 @@ static int change_home(struct cli *cli, change_fn *change, const char *words)
     kg_auto(kg_close) int lock_fd = -1;
     int result = refuse_running(cli, &err);
     if (result == 0)
-        result = home_open(cli, &home, &err);
+        result = cli_cluster_home_open(cli, &home, &err);
     if (result == 0)
         result = lock_fd = offline_lock(cli, &err);
     if (result >= 0)
@@ -180,7 +181,7 @@ static void put_facts_json(const struct state_cluster_facts *facts, struct kg_js
     kg_json_end(json, '}');
 }
 
-static void put_label(struct kg_buf *out, const char *label, char *text)
+static void cli_cluster_put_label(struct kg_buf *out, const char *label, char *text)
 {
     kg_auto(kg_free) char *owned = text;
     print_fact(out, LABEL_COLUMNS, label, kg_str(owned));
@@ -197,22 +198,25 @@ static char *holder_words(const struct state_cluster_facts *facts)
 
 static void put_facts(const struct state_cluster_facts *facts, struct kg_buf *out)
 {
-    put_label(out, "database", kg_strdup(facts->shown));
-    put_label(out, "server",
-              kg_format("PostgreSQL %d.%d, %lld of %lld connections", facts->server / 10000,
-                        facts->server % 10000, (long long)facts->connections,
-                        (long long)facts->connections_max));
-    put_label(out, "clock", kg_format("%lld ms from this machine's", (long long)facts->clock_ms));
-    put_label(out, "schema",
-              facts->version == 0 ? kg_strdup("none; kaged cluster init makes it")
-                                  : kg_format("version %lld of %lld", (long long)facts->version,
-                                              (long long)facts->newest_version));
+    cli_cluster_put_label(out, "database", kg_strdup(facts->shown));
+    cli_cluster_put_label(out, "server",
+                          kg_format("PostgreSQL %d.%d, %lld of %lld connections",
+                                    facts->server / 10000, facts->server % 10000,
+                                    (long long)facts->connections,
+                                    (long long)facts->connections_max));
+    cli_cluster_put_label(out, "clock",
+                          kg_format("%lld ms from this machine's", (long long)facts->clock_ms));
+    cli_cluster_put_label(out, "schema",
+                          facts->version == 0
+                              ? kg_strdup("none; kaged cluster init makes it")
+                              : kg_format("version %lld of %lld", (long long)facts->version,
+                                          (long long)facts->newest_version));
     if (facts->version == 0)
         return;
-    put_label(out, "node", holder_words(facts));
-    put_label(out, "holds",
-              kg_format("%lld sessions, %lld entries", (long long)facts->sessions,
-                        (long long)facts->entries));
+    cli_cluster_put_label(out, "node", holder_words(facts));
+    cli_cluster_put_label(out, "holds",
+                          kg_format("%lld sessions, %lld entries", (long long)facts->sessions,
+                                    (long long)facts->entries));
 }
 
 int cli_cluster_status(struct cli *cli)

@@ -32,15 +32,15 @@ struct typed {
 
 /* -- candidates -------------------------------------------------------------------------------- */
 
-static void put(struct kg_buf *out, const struct typed *typed, const char *word,
-                const char *meaning)
+static void cli_complete_put(struct kg_buf *out, const struct typed *typed, const char *word,
+                             const char *meaning)
 {
     kg_buf_str(out, typed->glue);
     kg_buf_printf(out, "%s\t%s\n", word, meaning);
 }
 
 /* A line end is where the next would begin, and a shell may take the rest for its own. */
-static bool is_safe(struct kg_str name)
+static bool cli_complete_is_safe(struct kg_str name)
 {
     static const char signs[] = "-_.@/";
     for (size_t i = 0; i < name.length; i++)
@@ -53,10 +53,10 @@ static bool is_safe(struct kg_str name)
 static void put_safe(struct kg_buf *out, const struct typed *typed, struct kg_str name,
                      const char *meaning)
 {
-    if (!is_safe(name))
+    if (!cli_complete_is_safe(name))
         return;
     kg_auto(kg_free) char *word = kg_str_dup(name);
-    put(out, typed, word, meaning);
+    cli_complete_put(out, typed, word, meaning);
 }
 
 /* -- what a daemon knows ----------------------------------------------------------------------- */
@@ -79,7 +79,7 @@ static char *expand_home(const char *path)
 }
 
 /* NULL if nobody answers, or with an error. */
-static struct kg_doc *ask(const struct typed *typed, const char *target)
+static struct kg_doc *cli_complete_ask(const struct typed *typed, const char *target)
 {
     const struct client_request request = {"GET", target, .silence_ms = PATIENCE_MS};
     kg_auto(config_paths_free) struct config_paths paths = {0};
@@ -97,69 +97,73 @@ static struct kg_doc *ask(const struct typed *typed, const char *target)
     return doc;
 }
 
-static const struct kg_node *list_of(const struct kg_doc *doc, const char *key)
+static const struct kg_node *cli_complete_list_of(const struct kg_doc *doc, const char *key)
 {
     return kg_node_list(doc != NULL ? doc->root : NULL, key);
 }
 
 /* One member of each item of a list in the daemon's answer. */
-static void put_listed(struct kg_buf *out, const struct typed *typed, const char *target,
-                       const char *list, const char *member, const char *meaning)
+static void cli_complete_put_listed(struct kg_buf *out, const struct typed *typed,
+                                    const char *target, const char *list, const char *member,
+                                    const char *meaning)
 {
-    kg_auto(kg_doc_cleanup) struct kg_doc *doc = ask(typed, target);
-    const struct kg_node *items = list_of(doc, list);
+    kg_auto(kg_doc_cleanup) struct kg_doc *doc = cli_complete_ask(typed, target);
+    const struct kg_node *items = cli_complete_list_of(doc, list);
     for (uint32_t i = 0; i < items->count; i++)
         put_safe(out, typed, cli_text(&items->items[i], member), meaning);
 }
 
-static void put_plugins(struct kg_buf *out, const struct typed *typed)
+static void cli_complete_put_plugins(struct kg_buf *out, const struct typed *typed)
 {
-    put_listed(out, typed, "/api/v1/plugins", "plugins", "name", "plugin");
+    cli_complete_put_listed(out, typed, "/api/v1/plugins", "plugins", "name", "plugin");
 }
 
-static void put_methods(struct kg_buf *out, const struct typed *typed)
+static void cli_complete_put_methods(struct kg_buf *out, const struct typed *typed)
 {
     kg_auto(kg_buf_free) struct kg_buf target = {0};
     client_put_target(&target, "plugins", typed->first, "");
-    put_listed(out, typed, kg_buf_terminate(&target), "methods", "name", "method");
+    cli_complete_put_listed(out, typed, kg_buf_terminate(&target), "methods", "name", "method");
 }
 
 static void put_knobs(struct kg_buf *out, const struct typed *typed)
 {
     kg_auto(kg_buf_free) struct kg_buf target = {0};
     client_put_target(&target, "plugins", typed->first, "/knobs");
-    put_listed(out, typed, kg_buf_terminate(&target), "knobs", "name", "knob");
+    cli_complete_put_listed(out, typed, kg_buf_terminate(&target), "knobs", "name", "knob");
 }
 
-static void put_secrets(struct kg_buf *out, const struct typed *typed)
+static void cli_complete_put_secrets(struct kg_buf *out, const struct typed *typed)
 {
-    put_listed(out, typed, "/api/v1/secrets", "secrets", "name", "secret");
+    cli_complete_put_listed(out, typed, "/api/v1/secrets", "secrets", "name", "secret");
 }
 
 static void put_system_plugins(struct kg_buf *out, const struct typed *typed)
 {
-    put_listed(out, typed, "/api/v1/system-plugins", "system_plugins", "name", "system plugin");
+    cli_complete_put_listed(out, typed, "/api/v1/system-plugins", "system_plugins", "name",
+                            "system plugin");
 }
 
-static void put_projects(struct kg_buf *out, const struct typed *typed)
+static void cli_complete_put_projects(struct kg_buf *out, const struct typed *typed)
 {
-    put_listed(out, typed, "/api/v1/projects", "projects", "id", "project");
+    cli_complete_put_listed(out, typed, "/api/v1/projects", "projects", "id", "project");
 }
 
 /* The newest; each means its project, which has a name of letters, digits and dashes. */
 static void put_sessions(struct kg_buf *out, const struct typed *typed)
 {
-    kg_auto(kg_doc_cleanup) struct kg_doc *doc = ask(typed, "/api/v1/sessions?limit=50");
-    const struct kg_node *sessions = list_of(doc, "sessions");
+    kg_auto(kg_doc_cleanup) struct kg_doc *doc =
+        cli_complete_ask(typed, "/api/v1/sessions?limit=50");
+    const struct kg_node *sessions = cli_complete_list_of(doc, "sessions");
     for (uint32_t i = 0; i < sessions->count; i++) {
         struct kg_str project = cli_text(&sessions->items[i], "project_id");
-        kg_auto(kg_free) char *meaning = kg_str_dup(is_safe(project) ? project : KG_STR("session"));
+        kg_auto(kg_free) char *meaning =
+            kg_str_dup(cli_complete_is_safe(project) ? project : KG_STR("session"));
         put_safe(out, typed, cli_text(&sessions->items[i], "id"), meaning);
     }
 }
 
 /* Of the session or the project that is the first argument, or of the project of an option. */
-static void put_agents(struct kg_buf *out, const struct typed *typed)
+static void cli_complete_put_agents(struct kg_buf *out, const struct typed *typed)
 {
     bool by_session = typed->first != NULL && strncmp(typed->command, "session ", 8) == 0;
     kg_auto(kg_buf_free) struct kg_buf target = {0};
@@ -168,7 +172,7 @@ static void put_agents(struct kg_buf *out, const struct typed *typed)
     else
         client_put_target(&target, "projects", typed->project ? typed->project : typed->first,
                           "/agents");
-    put_listed(out, typed, kg_buf_terminate(&target), "agents", "path", "agent");
+    cli_complete_put_listed(out, typed, kg_buf_terminate(&target), "agents", "path", "agent");
 }
 
 /* -- what the tables know ---------------------------------------------------------------------- */
@@ -176,21 +180,22 @@ static void put_agents(struct kg_buf *out, const struct typed *typed)
 static void put_events(struct kg_buf *out, const struct typed *typed)
 {
     for (enum audit_event event = 0; event < AUDIT_EVENT_COUNT; event++)
-        put(out, typed, audit_event_row(event)->name, audit_event_row(event)->when);
+        cli_complete_put(out, typed, audit_event_row(event)->name, audit_event_row(event)->when);
 }
 
-static void put_keys(struct kg_buf *out, const struct typed *typed)
+static void cli_complete_put_keys(struct kg_buf *out, const struct typed *typed)
 {
     for (size_t i = 0; i < config_key_count; i++) {
         kg_auto(kg_buf_free) struct kg_buf name = {0};
         config_key_print(&config_keys[i], KG_STR("*"), &name);
         if (strchr(kg_buf_terminate(&name), '*') == NULL) /* else the operator has to name it */
-            put(out, typed, name.data, config_keys[i].meaning);
+            cli_complete_put(out, typed, name.data, config_keys[i].meaning);
     }
 }
 
 /* Each of "bash|zsh|fish". */
-static void put_choices(struct kg_buf *out, const struct typed *typed, const char *choices)
+static void cli_complete_put_choices(struct kg_buf *out, const struct typed *typed,
+                                     const char *choices)
 {
     for (size_t length; *choices != '\0'; choices += length + (choices[length] == '|')) {
         length = strcspn(choices, "|");
@@ -199,7 +204,7 @@ static void put_choices(struct kg_buf *out, const struct typed *typed, const cha
 }
 
 /* Of the key before it. */
-static void put_values(struct kg_buf *out, const struct typed *typed)
+static void cli_complete_put_values(struct kg_buf *out, const struct typed *typed)
 {
     for (size_t i = 0; typed->first != NULL && i < config_key_count; i++) {
         const struct config_key *key = &config_keys[i];
@@ -208,14 +213,14 @@ static void put_values(struct kg_buf *out, const struct typed *typed)
         if (strcmp(kg_buf_terminate(&name), typed->first) != 0)
             continue;
         if (key->type == CONFIG_TYPE_BOOL)
-            put_choices(out, typed, "true|false");
+            cli_complete_put_choices(out, typed, "true|false");
         else if (key->type == CONFIG_TYPE_TEXT)
-            put_choices(out, typed, key->choices);
+            cli_complete_put_choices(out, typed, key->choices);
     }
 }
 
 /* The shell knows its files best. */
-static void put_files(struct kg_buf *out, const struct typed *typed)
+static void cli_complete_put_files(struct kg_buf *out, const struct typed *typed)
 {
     (void)typed;
     kg_buf_text(out, ":files\n");
@@ -228,37 +233,46 @@ static void put_folders(struct kg_buf *out, const struct typed *typed)
 }
 
 /* What an argument, or the value of an option, is, by the word that stands for it in the table. */
-static void put_kind(struct kg_buf *out, const struct typed *typed, const char *placeholder)
+static void cli_complete_put_kind(struct kg_buf *out, const struct typed *typed,
+                                  const char *placeholder)
 {
     static const struct {
         const char *placeholder;
         void (*put)(struct kg_buf *out, const struct typed *typed);
     } kinds[] = {
-        {"NAME", put_plugins},     {"METHOD", put_methods},
-        {"KEY", put_keys},         {"VALUE", put_values},
-        {"EVENT", put_events},     {"DIR", put_folders},
-        {"PATH", put_files},       {"FILE", put_files},
-        {"SCHEMA", put_files},     {"INSTANCE", put_files},
-        {"SOURCE", put_files},     {"PROJECT", put_projects},
-        {"SECRET", put_secrets},   {"SYSTEM_PLUGIN", put_system_plugins},
-        {"SESSION", put_sessions}, {"AGENT", put_agents},
+        {"NAME", cli_complete_put_plugins},
+        {"METHOD", cli_complete_put_methods},
+        {"KEY", cli_complete_put_keys},
+        {"VALUE", cli_complete_put_values},
+        {"EVENT", put_events},
+        {"DIR", put_folders},
+        {"PATH", cli_complete_put_files},
+        {"FILE", cli_complete_put_files},
+        {"SCHEMA", cli_complete_put_files},
+        {"INSTANCE", cli_complete_put_files},
+        {"SOURCE", cli_complete_put_files},
+        {"PROJECT", cli_complete_put_projects},
+        {"SECRET", cli_complete_put_secrets},
+        {"SYSTEM_PLUGIN", put_system_plugins},
+        {"SESSION", put_sessions},
+        {"AGENT", cli_complete_put_agents},
         {"KNOB", put_knobs},
     };
     const char *start = placeholder + strspn(placeholder, "[");
     kg_auto(kg_free) char *kind = kg_str_dup((struct kg_str){start, strcspn(start, "].")});
     if (strchr(kind, '|') != NULL)
-        put_choices(out, typed, kind);
+        cli_complete_put_choices(out, typed, kind);
     for (size_t i = 0; i < KG_COUNT(kinds); i++)
         if (strcmp(kind, kinds[i].placeholder) == 0)
             kinds[i].put(out, typed);
 }
 
-static void put_options(struct kg_buf *out, const struct typed *typed,
-                        const struct cli_option *options)
+static void cli_complete_put_options(struct kg_buf *out, const struct typed *typed,
+                                     const struct cli_option *options)
 {
     for (; options->name != NULL; options++) {
         kg_auto(kg_free) char *word = kg_format("--%s", options->name);
-        put(out, typed, word, options->meaning);
+        cli_complete_put(out, typed, word, options->meaning);
     }
 }
 
@@ -273,7 +287,7 @@ static bool seen_before(size_t row, size_t length)
     return false;
 }
 
-static void put_commands(struct kg_buf *out, const struct typed *typed)
+static void cli_complete_put_commands(struct kg_buf *out, const struct typed *typed)
 {
     size_t skip = strlen(typed->command) + (typed->command[0] ? 1 : 0);
     for (size_t i = 0; i < cli_command_count; i++) {
@@ -285,7 +299,7 @@ static void put_commands(struct kg_buf *out, const struct typed *typed)
             continue;
         kg_auto(kg_free) char *word = kg_str_dup((struct kg_str){words + skip, length});
         kg_auto(kg_free) char *family = kg_format("commands about the %s", word);
-        put(out, typed, word, words[skip + length] ? family : cli_commands[i].summary);
+        cli_complete_put(out, typed, word, words[skip + length] ? family : cli_commands[i].summary);
     }
 }
 
@@ -312,7 +326,8 @@ static const struct cli_option *known_option(const struct typed *typed, const ch
     return own != NULL ? own : find_option(cli_globals, word);
 }
 
-static void take_value(struct typed *typed, const struct cli_option *option, const char *value)
+static void cli_complete_take_value(struct typed *typed, const struct cli_option *option,
+                                    const char *value)
 {
     if (strcmp(option->name, "home") == 0)
         typed->home = value;
@@ -331,7 +346,7 @@ static void take_option(struct typed *typed, const char *word)
     if (option->argument != NULL && equals == NULL)
         typed->option = option;
     else if (option->argument != NULL)
-        take_value(typed, option, equals + 1);
+        cli_complete_take_value(typed, option, equals + 1);
     else if (strcmp(option->name, "system") == 0)
         typed->system = true;
 }
@@ -362,12 +377,12 @@ static void look_for_help(struct typed *typed)
     typed->any_command = true;
 }
 
-static void take_word(struct typed *typed, const char *word)
+static void cli_complete_take_word(struct typed *typed, const char *word)
 {
     if (strcmp(word, "=") == 0)
         return; /* bash takes --home=DIR apart */
     if (typed->option != NULL) {
-        take_value(typed, typed->option, word);
+        cli_complete_take_value(typed, typed->option, word);
         typed->option = NULL;
     } else if (word[0] == '-' && !typed->no_options) {
         take_option(typed, word);
@@ -390,50 +405,51 @@ static void look_for_glue(struct typed *typed)
     typed->glue = (struct kg_str){typed->last, (size_t)(equals + 1 - typed->last)};
 }
 
-static void put_argument(struct kg_buf *out, const struct typed *typed)
+static void cli_complete_put_argument(struct kg_buf *out, const struct typed *typed)
 {
     const struct cli_command *command = cli_command_find(typed->command);
     size_t last = 0;
     if (typed->arguments == 0)
-        put_commands(out, typed);
+        cli_complete_put_commands(out, typed);
     if (command == NULL || typed->any_command || command->arguments[0] == NULL)
         return;
     while (command->arguments[last + 1] != NULL)
         last++;
     bool repeats = strstr(command->arguments[last], "...") != NULL;
     if (typed->arguments <= last || repeats)
-        put_kind(out, typed, command->arguments[typed->arguments < last ? typed->arguments : last]);
+        cli_complete_put_kind(
+            out, typed, command->arguments[typed->arguments < last ? typed->arguments : last]);
 }
 
 void complete_words(struct kg_buf *out, char *const *words)
 {
     struct typed typed = {.last = ""};
     for (; *words != NULL && words[1] != NULL; words++)
-        take_word(&typed, *words);
+        cli_complete_take_word(&typed, *words);
     if (*words != NULL && strcmp(*words, "=") != 0)
         typed.last = *words;
     look_for_glue(&typed);
     const struct cli_command *command = cli_command_find(typed.command);
     if (typed.option != NULL && typed.option->argument != NULL) {
-        put_kind(out, &typed, typed.option->argument);
+        cli_complete_put_kind(out, &typed, typed.option->argument);
     } else if (typed.last[0] == '-' && !typed.no_options) {
         if (command != NULL)
-            put_options(out, &typed, command->options);
-        put_options(out, &typed, cli_globals);
+            cli_complete_put_options(out, &typed, command->options);
+        cli_complete_put_options(out, &typed, cli_globals);
     } else {
-        put_argument(out, &typed);
+        cli_complete_put_argument(out, &typed);
     }
 }
 
 /* -- the command ------------------------------------------------------------------------------- */
 
-static void give_up(int signal)
+static void cli_complete_give_up(int signal)
 {
     (void)signal;
     _exit(CLI_DONE);
 }
 
-static void read_all(int fd, struct kg_buf *ret_text)
+static void cli_complete_read_all(int fd, struct kg_buf *ret_text)
 {
     char bytes[4096];
     ssize_t got;
@@ -446,9 +462,9 @@ int cli_completion_words(struct cli *cli)
 {
     (void)cli;
     kg_auto(kg_buf_free) struct kg_buf text = {0}, out = {0};
-    signal(SIGALRM, give_up);
+    signal(SIGALRM, cli_complete_give_up);
     alarm(PATIENCE_MS / 1000 + 1); /* whatever it waits for */
-    read_all(STDIN_FILENO, &text);
+    cli_complete_read_all(STDIN_FILENO, &text);
     char **words = kg_list_new(0);
     for (char *line = kg_buf_terminate(&text), *end; (end = strchr(line, '\n')) != NULL;
          line = end + 1)

@@ -155,7 +155,7 @@ static const struct config_key *known_key(const struct key_path *path, struct kg
 }
 
 /* Whether the key belongs in local.toml: [plugins.NAME], [models], [providers] and the like. */
-static bool is_local(const struct key_path *path)
+static bool cli_config_is_local(const struct key_path *path)
 {
     static const char *const sections[] = {"models", "providers", "system_plugins", "projects",
                                            "secrets"};
@@ -168,7 +168,7 @@ static bool is_local(const struct key_path *path)
 }
 
 /* Everything in local.toml that kaged does not need itself may be a secret. */
-static bool is_secret(const struct key_path *path)
+static bool cli_config_is_secret(const struct key_path *path)
 {
     if (strcmp(path->parts[0], "providers") == 0)
         return true;
@@ -180,7 +180,7 @@ static bool is_secret(const struct key_path *path)
 }
 
 /* A key that is one for each name is compared with the name that was given. */
-static int unknown_key(const struct key_path *path, const char *key, struct kg_err *err)
+static int cli_config_unknown_key(const struct key_path *path, const char *key, struct kg_err *err)
 {
     const char *names[256];
     char *made[256];
@@ -204,7 +204,7 @@ static int unknown_key(const struct key_path *path, const char *key, struct kg_e
 
 /* -- get --------------------------------------------------------------------------------------- */
 
-static void put_list(struct kg_json_writer *json, char *const *list)
+static void cli_config_put_list(struct kg_json_writer *json, char *const *list)
 {
     kg_json_begin(json, '[');
     for (; *list != NULL; list++)
@@ -219,8 +219,8 @@ static const struct config_names *names_of(const struct config *config,
 }
 
 /* The value of the key; of a key that is one for each name, that for this name. */
-static void put_value(struct kg_buf *out, const struct config *config, const struct config_key *key,
-                      struct kg_str name, bool json_form)
+static void cli_config_put_value(struct kg_buf *out, const struct config *config,
+                                 const struct config_key *key, struct kg_str name, bool json_form)
 {
     kg_auto(kg_buf_free) struct kg_buf text = {0};
     struct kg_json_writer json = kg_json_writer(&text);
@@ -239,13 +239,13 @@ static void put_value(struct kg_buf *out, const struct config *config, const str
             kg_buf_escaped(out, kg_str(*(char *const *)field));
         break;
     case CONFIG_TYPE_LIST:
-        put_list(&json, *(char **const *)field);
+        cli_config_put_list(&json, *(char **const *)field);
         break;
     case CONFIG_TYPE_INTS:
         kg_json_int(&json, config_named_get(field, name)->number);
         break;
     case CONFIG_TYPE_LISTS:
-        put_list(&json, config_named_get(field, name)->list);
+        cli_config_put_list(&json, config_named_get(field, name)->list);
         break;
     case CONFIG_TYPE_TABLES:
         kg_json_raw(&json, kg_str(config_named_get(field, name)->list[0]));
@@ -255,8 +255,9 @@ static void put_value(struct kg_buf *out, const struct config *config, const str
 }
 
 /* One entry of the list of all keys. */
-static void put_key(struct kg_buf *out, const struct cli *cli, const struct config *config,
-                    const struct config_key *key, struct kg_str name)
+static void cli_config_put_key(struct kg_buf *out, const struct cli *cli,
+                               const struct config *config, const struct config_key *key,
+                               struct kg_str name)
 {
     kg_auto(kg_buf_free) struct kg_buf text = {0};
     config_key_print(key, name, &text);
@@ -269,7 +270,7 @@ static void put_key(struct kg_buf *out, const struct cli *cli, const struct conf
         kg_buf_str(out, kg_buf_view(&text));
         kg_buf_text(out, " = ");
     }
-    put_value(out, config, key, name, true);
+    cli_config_put_value(out, config, key, name, true);
     kg_buf_text(out, cli->json ? "" : "\n");
 }
 
@@ -281,9 +282,9 @@ static int get_all(struct cli *cli, const struct config *config)
         const struct config_key *key = &config_keys[i];
         const struct config_names *names = names_of(config, key);
         if (names == NULL)
-            put_key(&out, cli, config, key, KG_STR_NULL);
+            cli_config_put_key(&out, cli, config, key, KG_STR_NULL);
         for (size_t k = 0; names != NULL && k < names->count; k++)
-            put_key(&out, cli, config, key, kg_str(names->items[k].name));
+            cli_config_put_key(&out, cli, config, key, kg_str(names->items[k].name));
     }
     kg_buf_text(&out, cli->json ? "}\n" : "");
     print_out(&out);
@@ -301,7 +302,7 @@ static int get_local(struct cli *cli, const struct key_path *path, const char *n
         node = kg_node_get(node, path->parts[i]);
     kg_auto(kg_buf_free) struct kg_buf out = {0}, text = {0};
     struct kg_json_writer json = kg_json_writer(&text);
-    if (node != NULL && is_secret(path))
+    if (node != NULL && cli_config_is_secret(path))
         kg_buf_text(&out, cli->json ? "\"[secret]\"" : "[secret]");
     else if (node != NULL && node->type == KG_STRING && !cli->json)
         kg_buf_escaped(&out, node->text);
@@ -337,7 +338,7 @@ int cli_config_get(struct cli *cli)
     kg_auto(key_path_free) struct key_path path = {0};
     if (name != NULL && key_path_parse(name, &path, &err) < 0)
         return print_error(&err);
-    if (name != NULL && is_local(&path))
+    if (name != NULL && cli_config_is_local(&path))
         return get_local(cli, &path, name, &err);
     struct config *config = config_load(cli->paths.config_file, &err);
     if (config == NULL)
@@ -348,13 +349,13 @@ int cli_config_get(struct cli *cli)
     if (name == NULL) {
         code = get_all(cli, config);
     } else if (key == NULL) {
-        unknown_key(&path, name, &err);
+        cli_config_unknown_key(&path, name, &err);
         code = print_error(&err);
     } else if (check_is_said(cli, config, key, named, &err) < 0) {
         code = print_error(&err);
     } else {
         kg_auto(kg_buf_free) struct kg_buf out = {0};
-        put_value(&out, config, key, named, cli->json);
+        cli_config_put_value(&out, config, key, named, cli->json);
         kg_buf_char(&out, '\n');
         print_out(&out);
     }
@@ -372,7 +373,8 @@ struct setting {
 };
 
 /* The text as it would be must be one that the daemon takes. */
-static int check_text(struct kg_str text, const struct setting *setting, struct kg_err *err)
+static int cli_config_check_text(struct kg_str text, const struct setting *setting,
+                                 struct kg_err *err)
 {
     int result = 0;
     if (setting->local) {
@@ -391,16 +393,16 @@ static int check_text(struct kg_str text, const struct setting *setting, struct 
     return result;
 }
 
-static int change(struct kg_buf *text, void *data, struct kg_err *err)
+static int cli_config_change(struct kg_buf *text, void *data, struct kg_err *err)
 {
     const struct setting *setting = data;
     int result =
         edit_toml_set(text, setting->path->parts, setting->path->count, setting->value, err);
-    return result < 0 ? result : check_text(kg_buf_view(text), setting, err);
+    return result < 0 ? result : cli_config_check_text(kg_buf_view(text), setting, err);
 }
 
 /* What was written on the command line: TOML if it is, else a text. */
-static struct kg_doc *read_value(const char *text, bool wants_text)
+static struct kg_doc *cli_config_read_value(const char *text, bool wants_text)
 {
     kg_auto(kg_buf_free) struct kg_buf line = {0};
     if (!wants_text) {
@@ -435,17 +437,17 @@ int cli_set_setting(const struct cli *cli, const char *name, const char *value)
         return print_error(&err);
     struct kg_str named;
     const struct config_key *key = known_key(&path, &named);
-    bool local = is_local(&path);
+    bool local = cli_config_is_local(&path);
     if (key == NULL && !local) {
-        unknown_key(&path, name, &err);
+        cli_config_unknown_key(&path, name, &err);
         return print_error(&err);
     }
     kg_auto(kg_doc_cleanup) struct kg_doc *doc =
-        read_value(value, key != NULL && key->type == CONFIG_TYPE_TEXT);
+        cli_config_read_value(value, key != NULL && key->type == CONFIG_TYPE_TEXT);
     const char *file = local ? cli->paths.local_file : cli->paths.config_file;
     struct setting setting = {&path, kg_node_get(doc->root, "value"), local, file};
     if (config_paths_make_config(&cli->paths, &err) < 0 ||
-        edit_file(file, change, &setting, &err) < 0) {
+        edit_file(file, cli_config_change, &setting, &err) < 0) {
         kg_wrap(&err, 0, "set %s", name);
         if (err.code != KG_E_INVALID_CONFIG && err.errnum == EINVAL)
             err.code = KG_E_INVALID_CONFIG;

@@ -18,8 +18,8 @@ int cli_version(struct cli *cli)
 
 /* -- status ------------------------------------------------------------------------------------ */
 
-static void put_plugin_counts(struct kg_buf *out, const struct cli *cli,
-                              const struct kg_node *status)
+static void cli_daemon_put_plugin_counts(struct kg_buf *out, const struct cli *cli,
+                                         const struct kg_node *status)
 {
     const struct kg_node *plugins = kg_node_typed(status, "plugins", KG_OBJECT);
     const char *comma = "";
@@ -53,7 +53,7 @@ static const struct row status_rows[] = {
     {.label = "audit", .words = "{audit_problem:hint}"},
     {.label = "cages", .words = "{cages:hint}"},
     {.label = "limits", .words = "{limits:hint}"},
-    {.put = put_plugin_counts},
+    {.put = cli_daemon_put_plugin_counts},
     {.label = "calls", .words = "{calls:count}, of them {errors:count} with an error"},
     {.label = "memory", .words = "{memory_bytes:bytes}, {open_fds:count} open files"},
     {.label = "loop lag", .words = "{loop_lag_us:latency}, at most {loop_lag_max_us:latency}"},

@@ -25,7 +25,7 @@ static const char bold[] = "\033[1m", yellow[] = "\033[33m", red[] = "\033[31m",
 /* -- what is shown besides the messages -------------------------------------------------------- */
 
 /* "    1.234567 *** TEXT", in a colour where there are any. */
-static void note(const struct kg_node *told, const char *color, const struct kg_buf *text)
+static void cli_dev_note(const struct kg_node *told, const char *color, const struct kg_buf *text)
 {
     kg_auto(kg_buf_free) struct kg_buf line = {0};
     const char *on = print_colors() ? color : "", *off = on[0] != '\0' ? plain : "";
@@ -42,13 +42,13 @@ static void show_started(struct dev *dev, const struct kg_node *told)
     print_words(&text, told,
                 dev->started ? "{name} {version} is started again"
                              : "{name} {version} runs from {folder}; Ctrl-C ends it");
-    note(told, bold, &text);
+    cli_dev_note(told, bold, &text);
     dev->started = true;
     text.length = 0;
     kg_buf_text(&text,
                 "it works in a project: it runs when a session of one that declares it begins");
     if (kg_node_is_true(told, "of_project"))
-        note(told, yellow, &text);
+        cli_dev_note(told, yellow, &text);
 }
 
 static void show_changed(struct dev *dev, const struct kg_node *told)
@@ -63,10 +63,10 @@ static void show_changed(struct dev *dev, const struct kg_node *told)
     }
     if (kg_node_number(told, "changes") > 2 * (int64_t)files->count)
         kg_buf_printf(&text, " (%lld changes)", (long long)kg_node_number(told, "changes"));
-    note(told, bold, &text);
+    cli_dev_note(told, bold, &text);
 }
 
-static void put_problem(struct kg_buf *text, const struct kg_node *problem)
+static void cli_dev_put_problem(struct kg_buf *text, const struct kg_node *problem)
 {
     bool has_hint = cli_text(problem, "hint").length > 0;
     print_words(text, problem, has_hint ? "{message}; hint: {hint}" : "{message}");
@@ -76,8 +76,8 @@ static void put_problem(struct kg_buf *text, const struct kg_node *problem)
 static void show_problem(const struct kg_node *told, const char *color)
 {
     kg_auto(kg_buf_free) struct kg_buf text = {0};
-    put_problem(&text, told);
-    note(told, color, &text);
+    cli_dev_put_problem(&text, told);
+    cli_dev_note(told, color, &text);
 }
 
 static void show_warning(struct dev *dev, const struct kg_node *told)
@@ -99,12 +99,12 @@ static void show_invalid(struct dev *dev, const struct kg_node *told)
         kg_buf_escaped(&text, kg_str(dev->manifest));
         kg_buf_printf(&text, ":%lld:%lld: ", (long long)kg_node_number(problem, "line"),
                       (long long)kg_node_number(problem, "column"));
-        put_problem(&text, problem);
-        note(told, kg_str_is(cli_text(problem, "severity"), "error") ? red : yellow, &text);
+        cli_dev_put_problem(&text, problem);
+        cli_dev_note(told, kg_str_is(cli_text(problem, "severity"), "error") ? red : yellow, &text);
     }
     text.length = 0;
     kg_buf_text(&text, "the plugin stays as it was until the manifest can be used");
-    note(told, bold, &text);
+    cli_dev_note(told, bold, &text);
 }
 
 static void show_declined(struct dev *dev, const struct kg_node *told)
@@ -112,12 +112,12 @@ static void show_declined(struct dev *dev, const struct kg_node *told)
     kg_auto(kg_buf_free) struct kg_buf text = {0};
     (void)dev;
     kg_buf_text(&text, "it is stopped until its manifest asks for less; Ctrl-C ends this");
-    note(told, yellow, &text);
+    cli_dev_note(told, yellow, &text);
 }
 
 /* -- asking ------------------------------------------------------------------------------------ */
 
-static void finish(struct dev *dev, int code)
+static void cli_dev_finish(struct dev *dev, int code)
 {
     dev->leave = dev->ended = true;
     dev->code = code;
@@ -127,7 +127,7 @@ static void finish(struct dev *dev, int code)
  * The first no ends the run, and so does one that nobody could be asked for. What was answered too
  * late, since the manifest had changed again, is asked for again.
  */
-static void ask(struct dev *dev, const struct kg_node *told)
+static void cli_dev_ask(struct dev *dev, const struct kg_node *told)
 {
     struct dialogue *dialogue = &dev->dialogue;
     door_answer_free(&dialogue->consent);
@@ -137,17 +137,17 @@ static void ask(struct dev *dev, const struct kg_node *told)
         code = dialogue_decide(dialogue);
     bool refused = code == kg_error_row(KG_E_REFUSED)->exit_code;
     if (terminal_was_interrupted())
-        finish(dev, dev->started ? CLI_DONE : code);
+        cli_dev_finish(dev, dev->started ? CLI_DONE : code);
     else if (refused && (!dev->started || dialogue->tty < 0))
-        finish(dev, code);
+        cli_dev_finish(dev, code);
 }
 
-static void take_end(struct dev *dev, const struct kg_node *told)
+static void cli_dev_take_end(struct dev *dev, const struct kg_node *told)
 {
     enum kg_code code = kg_code_from_name(cli_text(told, "code"));
     fflush(stdout);
-    finish(dev, print_problem(kg_error_row(code)->exit_code, cli_text(told, "message"),
-                              cli_text(told, "hint")));
+    cli_dev_finish(dev, print_problem(kg_error_row(code)->exit_code, cli_text(told, "message"),
+                                      cli_text(told, "hint")));
 }
 
 /* -- lines ------------------------------------------------------------------------------------- */
@@ -161,7 +161,7 @@ static void show_advice(const struct kg_node *record)
         return;
     kg_buf_text(&text, kg_str_is(to, "failed") ? "it is started again when you change it"
                                                : "it is started again in a moment");
-    note(record, red, &text);
+    cli_dev_note(record, red, &text);
 }
 
 /* The steps of a restart that goes as it should; that there is one was told. */
@@ -192,7 +192,7 @@ static const struct {
     {"invalid", show_invalid}, {"warning", show_warning},   {"declined", show_declined},
 };
 
-static void show(struct dev *dev, const struct kg_node *told)
+static void cli_dev_show(struct dev *dev, const struct kg_node *told)
 {
     struct kg_str type = cli_text(told, "type");
     for (size_t i = 0; i < KG_COUNT(shows); i++)
@@ -202,7 +202,7 @@ static void show(struct dev *dev, const struct kg_node *told)
         show_record(dev, told);
 }
 
-static void on_line(void *data, struct kg_str line)
+static void cli_dev_on_line(void *data, struct kg_str line)
 {
     struct dev *dev = data;
     kg_auto(kg_doc_cleanup) struct kg_doc *doc = kg_json_read(line, NULL);
@@ -211,26 +211,26 @@ static void on_line(void *data, struct kg_str line)
     if (dev->cli->json)
         print_json(line);
     else
-        show(dev, doc->root);
+        cli_dev_show(dev, doc->root);
     fflush(stdout);
     dev->leave |= ferror(stdout) != 0; /* who reads it has left */
     if (kg_str_is(cli_text(doc->root, "type"), "consent"))
-        ask(dev, doc->root);
+        cli_dev_ask(dev, doc->root);
     else if (kg_str_is(cli_text(doc->root, "type"), "end"))
-        take_end(dev, doc->root);
+        cli_dev_take_end(dev, doc->root);
     dev->started |= kg_str_is(cli_text(doc->root, "type"), "started");
 }
 
-static int64_t on_interrupt(void *data)
+static int64_t cli_dev_on_interrupt(void *data)
 {
-    finish(data, CLI_DONE);
+    cli_dev_finish(data, CLI_DONE);
     return 0;
 }
 
 /* -- the command ------------------------------------------------------------------------------- */
 
 /* With "." and ".." as the shell's folder has them; of links the daemon has its own opinion. */
-static char *folder_of(const char *argument)
+static char *cli_dev_folder_of(const char *argument)
 {
     char *path = door_absolute(argument);
     bool winds = strstr(path, "/../") != NULL || strstr(path, "/./") != NULL;
@@ -245,11 +245,11 @@ static char *folder_of(const char *argument)
     return real;
 }
 
-static int run(struct dev *dev, const char *path)
+static int cli_dev_run(struct dev *dev, const char *path)
 {
     kg_auto(kg_buf_free) struct kg_buf body = {0}, answer = {0};
     struct kg_json_writer json = kg_json_writer(&body);
-    const struct client_stream stream = {on_line, on_interrupt, dev, &dev->leave};
+    const struct client_stream stream = {cli_dev_on_line, cli_dev_on_interrupt, dev, &dev->leave};
     kg_json_begin(&json, '{');
     kg_json_named_text(&json, "path", path);
     kg_json_end(&json, '}');
@@ -269,7 +269,7 @@ int cli_plugin_dev(struct cli *cli)
     if (cli_is_script_file(cli_argument(cli, 0)))
         return cli_script_dev(cli, cli_argument(cli, 0));
     struct dev dev = {.cli = cli, .dialogue = {.tty = -1}};
-    kg_auto(kg_free) char *path = folder_of(cli_argument(cli, 0));
+    kg_auto(kg_free) char *path = cli_dev_folder_of(cli_argument(cli, 0));
     int code = dialogue_check_flags(cli);
     if (code == CLI_DONE)
         code = dialogue_begin(cli, DOOR_DAEMON, &dev.dialogue);
@@ -278,7 +278,7 @@ int cli_plugin_dev(struct cli *cli)
     dev.manifest = kg_format("%s/kaged-plugin.yaml", path);
     dev.printer = trace_printer_new();
     trace_printer_fit(dev.printer, !cli_has(cli, "full"));
-    code = run(&dev, path);
+    code = cli_dev_run(&dev, path);
     trace_printer_free(dev.printer);
     dialogue_end(&dev.dialogue);
     free(dev.manifest);

@@ -44,7 +44,7 @@ static int check_walls(struct helper_run_result *result, struct kg_err *err)
     return 0;
 }
 
-static int check_result(struct helper_run_result *result, struct kg_err *err)
+static int doctor_check_result(struct helper_run_result *result, struct kg_err *err)
 {
     char *said = kg_buf_terminate(&result->err);
     said[strcspn(said, "\n")] = '\0';
@@ -57,7 +57,7 @@ static int check_result(struct helper_run_result *result, struct kg_err *err)
     return check_walls(result, err);
 }
 
-static void on_lost(void *data)
+static void doctor_on_lost(void *data)
 {
     (void)data; /* the run ends with an error then */
 }
@@ -70,11 +70,11 @@ static int run_trial(struct cage_spawner *spawner, const struct cage_plan *plan,
     kg_auto(helper_run_result_free) struct helper_run_result result = {0};
     struct loop *loop = loop_new();
     const struct helper_place place = {.loop = loop, .spawner = spawner};
-    int failed = cage_spawner_attach(spawner, loop, on_lost, NULL, err);
+    int failed = cage_spawner_attach(spawner, loop, doctor_on_lost, NULL, err);
     if (failed == 0)
         failed = helper_run(&place, plan, &options, &result, err);
     if (failed == 0)
-        failed = check_result(&result, err);
+        failed = doctor_check_result(&result, err);
     cage_spawner_free(spawner);
     loop_free(loop);
     return failed;
@@ -150,8 +150,8 @@ static void add_daemon(const struct cli *cli, struct cage_checks *checks)
 /* -- what was never asked ---------------------------------------------------------------------- */
 
 /* Told once: what was installed before counts as approved. */
-static void add_settings(const struct cli *cli, const struct config *config,
-                         struct cage_checks *checks)
+static void doctor_add_settings(const struct cli *cli, const struct config *config,
+                                struct cage_checks *checks)
 {
     const struct store_parts parts = {.paths = &cli->paths,
                                       .plugins_dir = config_plugins_dir(config, &cli->paths)};
@@ -385,7 +385,7 @@ static void examine(const struct cli *cli, const struct config *config,
         add_trial(ret_checks, facts, owner);
     cage_facts_free(facts);
     add_daemon(cli, ret_checks);
-    add_settings(cli, config, ret_checks);
+    doctor_add_settings(cli, config, ret_checks);
 }
 
 int cli_doctor(struct cli *cli)

@@ -15,8 +15,8 @@ bool door_daemon_runs(const struct cli *cli)
     return result == 0 || err.code != KG_E_NO_DAEMON;
 }
 
-static int ask(struct door *door, const char *method, const char *target, struct kg_str body,
-               struct door_answer *ret_answer)
+static int door_daemon_ask(struct door *door, const char *method, const char *target,
+                           struct kg_str body, struct door_answer *ret_answer)
 {
     /* Who removes a plugin waits for its end, which the daemon bounds. */
     bool waits = strcmp(method, "DELETE") == 0;
@@ -29,13 +29,14 @@ static int ask(struct door *door, const char *method, const char *target, struct
     return cli_ask_object(door->cli, &request, &ret_answer->body, &ret_answer->doc);
 }
 
-static void put_text(struct kg_json_writer *json, const char *key, const char *text_or_null)
+static void door_daemon_put_text(struct kg_json_writer *json, const char *key,
+                                 const char *text_or_null)
 {
     if (text_or_null != NULL)
         kg_json_named_text(json, key, text_or_null);
 }
 
-static void put_own(struct kg_json_writer *json, const struct store_own *own)
+static void door_daemon_put_own(struct kg_json_writer *json, const struct store_own *own)
 {
     kg_json_named_list(json, "grants", own->grants);
     kg_json_named_begin(json, "env", '{');
@@ -47,53 +48,55 @@ static void put_own(struct kg_json_writer *json, const struct store_own *own)
     kg_json_end(json, '}');
 }
 
-static int want(struct door *door, const struct door_wish *wish, struct door_answer *ret_consent)
+static int door_daemon_want(struct door *door, const struct door_wish *wish,
+                            struct door_answer *ret_consent)
 {
     kg_auto(kg_buf_free) struct kg_buf target = {0}, body = {0};
     struct kg_json_writer json = kg_json_writer(&body);
     if (wish->source == NULL) {
         client_put_target(&target, "plugins", wish->plugin, "/approve");
-        return ask(door, "POST", kg_buf_terminate(&target), KG_STR_NULL, ret_consent);
+        return door_daemon_ask(door, "POST", kg_buf_terminate(&target), KG_STR_NULL, ret_consent);
     }
     kg_json_begin(&json, '{');
-    put_text(&json, "source", wish->source);
-    put_text(&json, "version", wish->version);
+    door_daemon_put_text(&json, "source", wish->source);
+    door_daemon_put_text(&json, "version", wish->version);
     if (wish->own != NULL)
-        put_own(&json, wish->own);
+        door_daemon_put_own(&json, wish->own);
     if (wish->packages)
         kg_json_named_bool(&json, "packages", true);
     if (wish->server != NULL)
         kg_json_named_raw(&json, "server", kg_str(wish->server));
     kg_json_end(&json, '}');
-    return ask(door, "POST", "/api/v1/plugins", kg_buf_view(&body), ret_consent);
+    return door_daemon_ask(door, "POST", "/api/v1/plugins", kg_buf_view(&body), ret_consent);
 }
 
-static int look(struct door *door, const char *id, struct door_answer *ret_consent)
+static int door_daemon_look(struct door *door, const char *id, struct door_answer *ret_consent)
 {
     kg_auto(kg_buf_free) struct kg_buf target = {0};
     client_put_target(&target, "consents", id, "");
     cli_pause_ms(LOOK_PAUSE_MS);
-    return ask(door, "GET", kg_buf_terminate(&target), KG_STR_NULL, ret_consent);
+    return door_daemon_ask(door, "GET", kg_buf_terminate(&target), KG_STR_NULL, ret_consent);
 }
 
-static int approve(struct door *door, const char *id, const struct door_yes *yes,
-                   struct door_answer *ret_consent)
+static int door_daemon_approve(struct door *door, const char *id, const struct door_yes *yes,
+                               struct door_answer *ret_consent)
 {
     kg_auto(kg_buf_free) struct kg_buf target = {0}, body = {0};
     struct kg_json_writer json = kg_json_writer(&body);
     client_put_target(&target, "consents", id, "/approve");
     kg_json_begin(&json, '{');
-    put_text(&json, "hash", yes->hash);
-    put_text(&json, "path", yes->path);
+    door_daemon_put_text(&json, "hash", yes->hash);
+    door_daemon_put_text(&json, "path", yes->path);
     if (yes->packages)
         kg_json_named_bool(&json, "packages", true);
     kg_json_named_bool(&json, "allow_new_capabilities", yes->allow_new_capabilities);
     kg_json_named_bool(&json, "replace_source", yes->replace_source);
     kg_json_end(&json, '}');
-    return ask(door, "POST", kg_buf_terminate(&target), kg_buf_view(&body), ret_consent);
+    return door_daemon_ask(door, "POST", kg_buf_terminate(&target), kg_buf_view(&body),
+                           ret_consent);
 }
 
-static void decline(struct door *door, const char *id)
+static void door_daemon_decline(struct door *door, const char *id)
 {
     kg_auto(kg_buf_free) struct kg_buf target = {0};
     struct client_reply reply = {0};
@@ -104,24 +107,24 @@ static void decline(struct door *door, const char *id)
     kg_buf_free(&reply.body);
 }
 
-static int uninstall(struct door *door, const char *name, bool force, bool keep_storage,
-                     struct door_answer *ret_removed)
+static int door_daemon_uninstall(struct door *door, const char *name, bool force, bool keep_storage,
+                                 struct door_answer *ret_removed)
 {
     kg_auto(kg_buf_free) struct kg_buf target = {0};
     client_put_target(&target, "plugins", name, "");
     client_put_query(&target, "force", force ? KG_STR("true") : KG_STR("false"));
     client_put_query(&target, "keep_storage", keep_storage ? KG_STR("true") : KG_STR("false"));
-    return ask(door, "DELETE", kg_buf_terminate(&target), KG_STR_NULL, ret_removed);
+    return door_daemon_ask(door, "DELETE", kg_buf_terminate(&target), KG_STR_NULL, ret_removed);
 }
 
-static int promote(struct door *door, const char *name, struct door_answer *ret_plugin)
+static int door_daemon_promote(struct door *door, const char *name, struct door_answer *ret_plugin)
 {
     kg_auto(kg_buf_free) struct kg_buf target = {0};
     client_put_target(&target, "plugins", name, "/promote");
-    return ask(door, "POST", kg_buf_terminate(&target), KG_STR_NULL, ret_plugin);
+    return door_daemon_ask(door, "POST", kg_buf_terminate(&target), KG_STR_NULL, ret_plugin);
 }
 
-static void close_door(struct door *door)
+static void door_daemon_close_door(struct door *door)
 {
     free(door);
 }
@@ -129,13 +132,13 @@ static void close_door(struct door *door)
 struct door *door_to_daemon(const struct cli *cli)
 {
     static const struct door_ops ops = {
-        .want = want,
-        .look = look,
-        .approve = approve,
-        .decline = decline,
-        .uninstall = uninstall,
-        .promote = promote,
-        .close = close_door,
+        .want = door_daemon_want,
+        .look = door_daemon_look,
+        .approve = door_daemon_approve,
+        .decline = door_daemon_decline,
+        .uninstall = door_daemon_uninstall,
+        .promote = door_daemon_promote,
+        .close = door_daemon_close_door,
     };
     struct door *door = kg_alloc(sizeof(*door));
     door->ops = &ops;

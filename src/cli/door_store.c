@@ -42,14 +42,14 @@ struct store_door {
     char *taken_name, *taken_version;
 };
 
-static struct store_door *own(struct door *door)
+static struct store_door *door_store_own(struct door *door)
 {
     return KG_CONTAINER(door, struct store_door, base);
 }
 
 /* -- making an offer --------------------------------------------------------------------------- */
 
-static void on_progress(void *data, const struct store_progress *progress)
+static void door_store_on_progress(void *data, const struct store_progress *progress)
 {
     struct store_door *door = data;
     consent_progress(door->consent, progress);
@@ -63,7 +63,8 @@ static void tell_offer(struct store_door *door, struct store_offer *offer, const
         consent_failed(door->consent, err);
 }
 
-static void on_fetched(void *data, struct store_fetched *fetched, const struct kg_err *err_or_null)
+static void door_store_on_fetched(void *data, struct store_fetched *fetched,
+                                  const struct kg_err *err_or_null)
 {
     struct store_door *door = data;
     struct store_offer *offer = NULL;
@@ -93,8 +94,8 @@ static void look_at_installed(struct loop_task *task)
     tell_offer(door, offer, &err);
 }
 
-static int prepare(void *data, struct consent *consent, const struct consent_wish *wish,
-                   struct kg_err *err)
+static int door_store_prepare(void *data, struct consent *consent, const struct consent_wish *wish,
+                              struct kg_err *err)
 {
     struct store_door *door = data;
     door->consent = consent;
@@ -115,11 +116,11 @@ static int prepare(void *data, struct consent *consent, const struct consent_wis
         door->source->packages = wish->packages;
     }
     return result < 0 ? result
-                      : store_fetch(door->store, door->source, on_progress, on_fetched, door,
-                                    &door->fetch, err);
+                      : store_fetch(door->store, door->source, door_store_on_progress,
+                                    door_store_on_fetched, door, &door->fetch, err);
 }
 
-static void cancel(void *data, struct consent *consent)
+static void door_store_cancel(void *data, struct consent *consent)
 {
     struct store_door *door = data;
     (void)consent;
@@ -128,7 +129,7 @@ static void cancel(void *data, struct consent *consent)
         store_fetch_cancel(kg_steal(&door->fetch));
 }
 
-static void drop(void *data, struct store_offer *offer)
+static void door_store_drop(void *data, struct store_offer *offer)
 {
     (void)data;
     store_offer_free(offer);
@@ -177,8 +178,8 @@ static void make_change(struct store_door *door, struct store_offer *offer,
     offline_end(&change);
 }
 
-static void take(void *data, struct consent *consent, struct store_offer *offer,
-                 const struct store_consent *yes, const char *operator_id)
+static void door_store_take(void *data, struct consent *consent, struct store_offer *offer,
+                            const struct store_consent *yes, const char *operator_id)
 {
     struct store_door *door = data;
     (void)operator_id;
@@ -199,15 +200,16 @@ static void put_consent(const struct consent *consent, struct door_answer *ret_c
     consent_json(consent, true, &json);
 }
 
-static int answer_consent(const struct consent *consent, struct door_answer *ret_consent)
+static int door_store_answer_consent(const struct consent *consent, struct door_answer *ret_consent)
 {
     put_consent(consent, ret_consent);
     return door_answer_read(ret_consent);
 }
 
-static int want(struct door *base, const struct door_wish *wish, struct door_answer *ret_consent)
+static int door_store_want(struct door *base, const struct door_wish *wish,
+                           struct door_answer *ret_consent)
 {
-    struct store_door *door = own(base);
+    struct store_door *door = door_store_own(base);
     struct kg_err err = {0};
     const struct consent_request request = {
         .wish = {.kind = wish->source != NULL ? CONSENT_INSTALL : CONSENT_APPROVE,
@@ -220,7 +222,7 @@ static int want(struct door *base, const struct door_wish *wish, struct door_ans
         .operator_id = door->operator_id,
     };
     struct consent *consent = consent_raise(door->queue, &request, &err);
-    return consent != NULL ? answer_consent(consent, ret_consent) : print_error(&err);
+    return consent != NULL ? door_store_answer_consent(consent, ret_consent) : print_error(&err);
 }
 
 struct waiting {
@@ -234,22 +236,22 @@ static bool has_moved(void *data)
     return consent_state(waiting->consent) != waiting->state || terminal_was_interrupted();
 }
 
-static int look(struct door *base, const char *id, struct door_answer *ret_consent)
+static int door_store_look(struct door *base, const char *id, struct door_answer *ret_consent)
 {
-    struct store_door *door = own(base);
+    struct store_door *door = door_store_own(base);
     struct kg_err err = {0};
     struct consent *consent = consent_find(door->queue, kg_str(id), &err);
     if (consent == NULL)
         return print_error(&err);
     struct waiting waiting = {consent, consent_state(consent)};
     loop_run_until(door->loop, has_moved, &waiting, LOOK_MS);
-    return answer_consent(consent, ret_consent);
+    return door_store_answer_consent(consent, ret_consent);
 }
 
-static int approve(struct door *base, const char *id, const struct door_yes *yes,
-                   struct door_answer *ret_consent)
+static int door_store_approve(struct door *base, const char *id, const struct door_yes *yes,
+                              struct door_answer *ret_consent)
 {
-    struct store_door *door = own(base);
+    struct store_door *door = door_store_own(base);
     struct kg_err err = {0};
     struct consent *consent = consent_find(door->queue, kg_str(id), &err);
     const struct consent_answer answer = {
@@ -262,18 +264,19 @@ static int approve(struct door *base, const char *id, const struct door_yes *yes
     };
     if (consent == NULL || consent_approve(consent, &answer, &err) < 0)
         return print_error(&err);
-    return answer_consent(consent, ret_consent);
+    return door_store_answer_consent(consent, ret_consent);
 }
 
-static void decline(struct door *base, const char *id)
+static void door_store_decline(struct door *base, const char *id)
 {
-    struct store_door *door = own(base);
+    struct store_door *door = door_store_own(base);
     struct consent *consent = consent_find(door->queue, kg_str(id), NULL);
     if (consent != NULL)
         (void)consent_decline(consent, door->operator_id, NULL);
 }
 
-static void put_removed(struct kg_buf *out, const char *name, const struct store_removed *removed)
+static void door_store_put_removed(struct kg_buf *out, const char *name,
+                                   const struct store_removed *removed)
 {
     struct kg_json_writer json = kg_json_writer(out);
     kg_json_begin(&json, '{');
@@ -286,10 +289,10 @@ static void put_removed(struct kg_buf *out, const char *name, const struct store
     kg_json_end(&json, '}');
 }
 
-static int uninstall(struct door *base, const char *name, bool force, bool keep_storage,
-                     struct door_answer *ret_removed)
+static int door_store_uninstall(struct door *base, const char *name, bool force, bool keep_storage,
+                                struct door_answer *ret_removed)
 {
-    struct store_door *door = own(base);
+    struct store_door *door = door_store_own(base);
     struct kg_err err = {0};
     struct offline change;
     kg_auto(store_removed_free) struct store_removed removed = {0};
@@ -303,13 +306,13 @@ static int uninstall(struct door *base, const char *name, bool force, bool keep_
     offline_end(&change);
     if (result < 0)
         return print_error(&err);
-    put_removed(&ret_removed->body, name, &removed);
+    door_store_put_removed(&ret_removed->body, name, &removed);
     return door_answer_read(ret_removed);
 }
 
-static int promote(struct door *base, const char *name, struct door_answer *ret_plugin)
+static int door_store_promote(struct door *base, const char *name, struct door_answer *ret_plugin)
 {
-    struct store_door *door = own(base);
+    struct store_door *door = door_store_own(base);
     struct kg_err err = {0};
     struct offline change;
     if (begin_change(door, &change, &err) < 0)
@@ -335,9 +338,9 @@ static bool is_quiet(void *data)
     return !store_is_fetching(door->store);
 }
 
-static void close_door(struct door *base)
+static void door_store_close_door(struct door *base)
 {
-    struct store_door *door = own(base);
+    struct store_door *door = door_store_own(base);
     consent_queue_free(door->queue);
     if (door->store != NULL)
         loop_run_until(door->loop, is_quiet, door, CLOSE_WAIT_MS);
@@ -363,7 +366,7 @@ static void on_wait(void *data)
     fputs("waiting for another kaged to be done with the plugin store...\n", stderr);
 }
 
-static void on_spawner_lost(void *data)
+static void door_store_on_spawner_lost(void *data)
 {
     (void)data; /* what it was to do ends with an error */
 }
@@ -391,18 +394,18 @@ static int prepare_process(struct store_door *door, bool fetches, struct kg_err 
     return user_become(&door->owner, err);
 }
 
-static int open_store(struct store_door *door, struct kg_err *err)
+static int door_store_open_store(struct store_door *door, struct kg_err *err)
 {
     static const struct consent_ops ops = {
-        .prepare = prepare,
-        .cancel = cancel,
-        .drop = drop,
-        .take = take,
+        .prepare = door_store_prepare,
+        .cancel = door_store_cancel,
+        .drop = door_store_drop,
+        .take = door_store_take,
     };
     const char *chosen = door->config->plugins_dir;
     door->loop = loop_new();
     if (door->spawner != NULL &&
-        cage_spawner_attach(door->spawner, door->loop, on_spawner_lost, door, err) < 0)
+        cage_spawner_attach(door->spawner, door->loop, door_store_on_spawner_lost, door, err) < 0)
         return -EINVAL;
     const struct gate_limits network = host_gate_limits(door->config);
     if (door->spawner != NULL)
@@ -435,21 +438,21 @@ static int open_store(struct store_door *door, struct kg_err *err)
 int door_to_store(const struct cli *cli, bool fetches, struct door **ret_door)
 {
     static const struct door_ops ops = {
-        .want = want,
-        .look = look,
-        .approve = approve,
-        .decline = decline,
-        .uninstall = uninstall,
-        .promote = promote,
-        .close = close_door,
+        .want = door_store_want,
+        .look = door_store_look,
+        .approve = door_store_approve,
+        .decline = door_store_decline,
+        .uninstall = door_store_uninstall,
+        .promote = door_store_promote,
+        .close = door_store_close_door,
     };
     struct kg_err err = {0};
     struct store_door *door = kg_alloc(sizeof(*door));
     door->base = (struct door){&ops, cli};
     door->operator_id = offline_operator();
     signal(SIGPIPE, SIG_IGN);
-    if (prepare_process(door, fetches, &err) < 0 || open_store(door, &err) < 0) {
-        close_door(&door->base);
+    if (prepare_process(door, fetches, &err) < 0 || door_store_open_store(door, &err) < 0) {
+        door_store_close_door(&door->base);
         return print_error(&err);
     }
     *ret_door = &door->base;

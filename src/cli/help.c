@@ -12,7 +12,7 @@ static void spaces(struct kg_buf *out, size_t count)
 }
 
 /* Puts a piece that must not be broken behind the others, or on a new line if it does not fit. */
-static void put_piece(struct kg_buf *out, size_t *column, size_t indent, struct kg_str piece)
+static void help_put_piece(struct kg_buf *out, size_t *column, size_t indent, struct kg_str piece)
 {
     if (*column > indent && *column + 1 + piece.length > WIDTH) {
         kg_buf_char(out, '\n');
@@ -27,7 +27,7 @@ static void put_piece(struct kg_buf *out, size_t *column, size_t indent, struct 
 }
 
 /* Fills a paragraph from the column `indent` on, where the cursor is already. */
-static void put_paragraph(struct kg_buf *out, size_t indent, struct kg_str text)
+static void help_put_paragraph(struct kg_buf *out, size_t indent, struct kg_str text)
 {
     size_t column = indent, at = 0;
     while (at < text.length) {
@@ -35,7 +35,7 @@ static void put_paragraph(struct kg_buf *out, size_t indent, struct kg_str text)
         while (end < text.length && text.data[end] != ' ')
             end++;
         if (end > at)
-            put_piece(out, &column, indent, (struct kg_str){text.data + at, end - at});
+            help_put_piece(out, &column, indent, (struct kg_str){text.data + at, end - at});
         at = end + 1;
     }
     kg_buf_char(out, '\n');
@@ -49,7 +49,7 @@ static void put_paragraphs(struct kg_buf *out, const char *text)
         if (line.data[0] == ' ')
             kg_buf_printf(out, "  %.*s\n", KG_STR_ARG(line));
         else
-            put_paragraph(out, 0, line);
+            help_put_paragraph(out, 0, line);
         text += line.length;
         if (*text == '\n')
             text++;
@@ -66,23 +66,24 @@ static void put_option_name(struct kg_buf *out, const struct cli_option *option)
 }
 
 /* "kaged plugin logs NAME [--follow] [--lines N]", broken to lines of 80 columns. */
-static void put_usage(struct kg_buf *out, const struct cli_command *command)
+static void help_put_usage(struct kg_buf *out, const struct cli_command *command)
 {
     size_t start = out->length, indent = 13;
     kg_buf_printf(out, "kaged %s", command->words);
     size_t column = out->length - start + 7; /* behind "Usage: " */
     for (size_t i = 0; command->arguments[i] != NULL; i++)
-        put_piece(out, &column, indent, kg_str(command->arguments[i]));
+        help_put_piece(out, &column, indent, kg_str(command->arguments[i]));
     for (const struct cli_option *option = command->options; option->name != NULL; option++) {
         kg_auto(kg_buf_free) struct kg_buf piece = {0};
         kg_buf_char(&piece, '[');
         put_option_name(&piece, option);
         kg_buf_char(&piece, ']');
-        put_piece(out, &column, indent, kg_buf_view(&piece));
+        help_put_piece(out, &column, indent, kg_buf_view(&piece));
     }
 }
 
-static void put_options(struct kg_buf *out, const char *heading, const struct cli_option *option)
+static void help_put_options(struct kg_buf *out, const char *heading,
+                             const struct cli_option *option)
 {
     size_t meaning_column = 24;
     kg_buf_printf(out, "\n%s:\n", heading);
@@ -98,11 +99,11 @@ static void put_options(struct kg_buf *out, const char *heading, const struct cl
             start = out->length;
         }
         spaces(out, meaning_column - (out->length - start));
-        put_paragraph(out, meaning_column, kg_str(option->meaning));
+        help_put_paragraph(out, meaning_column, kg_str(option->meaning));
     }
 }
 
-static void put_commands(struct kg_buf *out, const char *words)
+static void help_put_commands(struct kg_buf *out, const char *words)
 {
     for (size_t i = 0; i < cli_command_count; i++) {
         const struct cli_command *command = &cli_commands[i];
@@ -111,15 +112,15 @@ static void put_commands(struct kg_buf *out, const char *words)
     }
 }
 
-static void put_command(struct kg_buf *out, const struct cli_command *command)
+static void help_put_command(struct kg_buf *out, const struct cli_command *command)
 {
     kg_buf_text(out, "Usage: ");
-    put_usage(out, command);
+    help_put_usage(out, command);
     kg_buf_text(out, "\n\n");
     put_paragraphs(out, command->help);
     if (command->options[0].name != NULL)
-        put_options(out, "Options", command->options);
-    put_options(out, "Options of every command", cli_globals);
+        help_put_options(out, "Options", command->options);
+    help_put_options(out, "Options of every command", cli_globals);
 }
 
 /* Whether there are commands that go on where this one ends. */
@@ -135,11 +136,11 @@ void help_topic(struct kg_buf *out, const char *words)
 {
     const struct cli_command *command = cli_command_find(words);
     if (command != NULL) {
-        put_command(out, command);
+        help_put_command(out, command);
         if (!is_also_family(words))
             return;
         kg_buf_text(out, "\nCommands:\n");
-        put_commands(out, words);
+        help_put_commands(out, words);
         return;
     }
     if (words[0] == '\0')
@@ -147,8 +148,8 @@ void help_topic(struct kg_buf *out, const char *words)
                          "each in a cage of its own\n\n");
     kg_buf_printf(out, "Usage: kaged [--home DIR] [--json] %s%sCOMMAND\n\nCommands:\n", words,
                   words[0] ? " " : "");
-    put_commands(out, words);
-    put_options(out, "Options of every command", cli_globals);
+    help_put_commands(out, words);
+    help_put_options(out, "Options of every command", cli_globals);
     kg_buf_printf(out, "\nHelp on one command: kaged help %s%sCOMMAND\n", words,
                   words[0] ? " " : "");
     if (words[0] == '\0')

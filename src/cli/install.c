@@ -112,7 +112,7 @@ static struct kg_str state_of(const struct dialogue *dialogue)
     return cli_text(dialogue->consent.doc->root, "state");
 }
 
-static char *id_of(const struct dialogue *dialogue)
+static char *cli_install_id_of(const struct dialogue *dialogue)
 {
     return kg_str_dup(cli_text(dialogue->consent.doc->root, "id"));
 }
@@ -130,17 +130,17 @@ static int say_failure(const struct dialogue *dialogue)
 
 /* -- the steps --------------------------------------------------------------------------------- */
 
-static int refuse(struct dialogue *dialogue, const char *message)
+static int cli_install_refuse(struct dialogue *dialogue, const char *message)
 {
-    kg_auto(kg_free) char *id = id_of(dialogue);
+    kg_auto(kg_free) char *id = cli_install_id_of(dialogue);
     dialogue->door->ops->decline(dialogue->door, id);
     return print_problem(REFUSED, kg_str(message), KG_STR(""));
 }
 
 /* Asks until it is on its way no more; a yes that was given cannot be taken back. */
-static int wait_while(struct dialogue *dialogue, const char *state, bool may_stop)
+static int cli_install_wait_while(struct dialogue *dialogue, const char *state, bool may_stop)
 {
-    kg_auto(kg_free) char *id = id_of(dialogue);
+    kg_auto(kg_free) char *id = cli_install_id_of(dialogue);
     int code = CLI_DONE;
     while (code == CLI_DONE && kg_str_is(state_of(dialogue), state)) {
         if (may_stop && terminal_was_interrupted())
@@ -152,17 +152,17 @@ static int wait_while(struct dialogue *dialogue, const char *state, bool may_sto
     if (code != CLI_DONE)
         return code;
     if (may_stop && terminal_was_interrupted())
-        return refuse(dialogue, "interrupted: nothing was done");
+        return cli_install_refuse(dialogue, "interrupted: nothing was done");
     return kg_str_is(state_of(dialogue), "failed") ? say_failure(dialogue) : CLI_DONE;
 }
 
-static int ask(struct dialogue *dialogue, const struct kg_buf *question)
+static int cli_install_ask(struct dialogue *dialogue, const struct kg_buf *question)
 {
     kg_auto(kg_free) char *text = kg_str_dup(kg_buf_view(question));
     if (terminal_ask(dialogue->tty, text))
         return CLI_DONE;
-    return refuse(dialogue, terminal_was_interrupted() ? "interrupted: nothing was done"
-                                                       : "declined: nothing was done");
+    return cli_install_refuse(dialogue, terminal_was_interrupted() ? "interrupted: nothing was done"
+                                                                   : "declined: nothing was done");
 }
 
 static bool is_widened(const struct kg_node *offer)
@@ -204,7 +204,7 @@ static int check_flags(struct dialogue *dialogue, const struct kg_node *offer)
             continue;
         kg_buf_text(&message, "nothing was done: --yes does not ");
         row->refuse(&message, offer);
-        int code = refuse(dialogue, kg_buf_terminate(&message));
+        int code = cli_install_refuse(dialogue, kg_buf_terminate(&message));
         fprintf(stderr, "hint: if that is what you want, add --%s\n", row->option);
         return code;
     }
@@ -212,9 +212,9 @@ static int check_flags(struct dialogue *dialogue, const struct kg_node *offer)
 }
 
 /* A log shows what would be asked. */
-static int refuse_unasked(struct dialogue *dialogue)
+static int cli_install_refuse_unasked(struct dialogue *dialogue)
 {
-    kg_auto(kg_free) char *id = id_of(dialogue);
+    kg_auto(kg_free) char *id = cli_install_id_of(dialogue);
     struct kg_err err;
     if (dialogue->cli->json)
         print_json(kg_buf_view(&dialogue->consent.body));
@@ -231,17 +231,17 @@ static int get_consent(struct dialogue *dialogue, const struct kg_node *offer)
     kg_buf_char(&text, '\n');
     dialogue_say(dialogue, &text);
     if (dialogue->mute)
-        return refuse_unasked(dialogue);
+        return cli_install_refuse_unasked(dialogue);
     if (dialogue->tty < 0)
         return check_flags(dialogue, offer);
     show_question(&question, dialogue->consent.doc->root);
-    int code = ask(dialogue, &question);
+    int code = cli_install_ask(dialogue, &question);
     for (size_t i = 0; code == CLI_DONE && i < KG_COUNT(own_yeses); i++) {
         if (!own_yeses[i].is_needed(offer))
             continue;
         question.length = 0;
         own_yeses[i].ask(&question, offer);
-        code = ask(dialogue, &question);
+        code = cli_install_ask(dialogue, &question);
     }
     return code;
 }
@@ -276,9 +276,9 @@ static bool is_approved(const struct kg_node *consent)
 }
 
 /* There is nothing to ask. */
-static int say_approved(struct dialogue *dialogue)
+static int cli_install_say_approved(struct dialogue *dialogue)
 {
-    kg_auto(kg_free) char *id = id_of(dialogue);
+    kg_auto(kg_free) char *id = cli_install_id_of(dialogue);
     kg_auto(kg_buf_free) struct kg_buf line = {0};
     print_words(&line, dialogue->consent.doc->root, "{plugin} is as it was approved");
     dialogue->door->ops->decline(dialogue->door, id);
@@ -295,7 +295,7 @@ int dialogue_decide(struct dialogue *dialogue)
     int code = get_consent(dialogue, offer);
     if (code != CLI_DONE)
         return code;
-    kg_auto(kg_free) char *id = id_of(dialogue);
+    kg_auto(kg_free) char *id = cli_install_id_of(dialogue);
     kg_auto(kg_free) char *hash = kg_str_dup(cli_text(offer, "hash"));
     const struct door_yes yes = {
         .hash = hash,
@@ -326,7 +326,7 @@ static int let_packages(struct dialogue *dialogue, const char *id)
 static int fetch_packages(struct dialogue *dialogue)
 {
     kg_auto(kg_buf_free) struct kg_buf question = {0};
-    kg_auto(kg_free) char *id = id_of(dialogue);
+    kg_auto(kg_free) char *id = cli_install_id_of(dialogue);
     const struct kg_node *offer = kg_node_get(dialogue->consent.doc->root, "offer");
     int64_t missing = kg_node_number(offer, "packages_missing");
     if (dialogue->mute || missing == 0)
@@ -338,13 +338,13 @@ static int fetch_packages(struct dialogue *dialogue)
     if (dialogue->tty >= 0 && !terminal_ask(dialogue->tty, text))
         return CLI_DONE;
     int code = dialogue->wish != NULL ? want_packages(dialogue, id) : let_packages(dialogue, id);
-    return code == CLI_DONE ? wait_while(dialogue, "fetching", true) : code;
+    return code == CLI_DONE ? cli_install_wait_while(dialogue, "fetching", true) : code;
 }
 
 /* From a consent that is being fetched to one that is done. */
 static int lead(struct dialogue *dialogue)
 {
-    int code = wait_while(dialogue, "fetching", true);
+    int code = cli_install_wait_while(dialogue, "fetching", true);
     if (code == CLI_DONE)
         code = fetch_packages(dialogue);
     if (code != CLI_DONE)
@@ -356,10 +356,10 @@ static int lead(struct dialogue *dialogue)
         return print_problem(CLI_FAILED, KG_STR("somebody else has answered meanwhile"),
                              KG_STR("see how: kaged project consent list"));
     if (is_approved(dialogue->consent.doc->root))
-        return say_approved(dialogue);
+        return cli_install_say_approved(dialogue);
     code = dialogue_decide(dialogue);
     if (code == CLI_DONE)
-        code = wait_while(dialogue, "installing", false);
+        code = cli_install_wait_while(dialogue, "installing", false);
     if (code == CLI_DONE)
         say_done(dialogue);
     return code == CLI_DONE && sees_tools(dialogue) ? dialogue_see_tools(dialogue) : code;
@@ -377,7 +377,7 @@ char *door_absolute(const char *source)
     return kg_format("%s/%s", here != NULL ? here : "", source);
 }
 
-static int want(struct cli *cli, const struct door_wish *wish)
+static int cli_install_want(struct cli *cli, const struct door_wish *wish)
 {
     kg_auto(dialogue_end) struct dialogue dialogue = {.tty = -1};
     int code = dialogue_begin(cli, wish->source ? DOOR_FETCH : DOOR_STORE, &dialogue);
@@ -416,7 +416,7 @@ static void put_shipped(struct kg_buf *out, const char *folder)
 
 /* A bare name that is nothing here is that of a plugin that came with this program. NULL: of none.
  */
-static char *find_source(const char *source, struct kg_err *err)
+static char *cli_install_find_source(const char *source, struct kg_err *err)
 {
     kg_auto(kg_free) char *share = config_share_dir();
     kg_auto(kg_free) char *folder = kg_format("%s/plugins", share);
@@ -463,7 +463,7 @@ static void put_arg(struct kg_json_writer *json, const char *arg)
 }
 
 /* "Name: value" each. */
-static void put_headers(struct kg_json_writer *json, char *const *headers)
+static void cli_install_put_headers(struct kg_json_writer *json, char *const *headers)
 {
     if (headers[0] == NULL)
         return;
@@ -479,7 +479,7 @@ static void put_headers(struct kg_json_writer *json, char *const *headers)
 }
 
 /* What the command says of a server; false: nothing. */
-static bool put_server(struct kg_buf *out, const struct cli *cli)
+static bool cli_install_put_server(struct kg_buf *out, const struct cli *cli)
 {
     const char *name = cli_option_value(cli, "name");
     struct kg_json_writer json = kg_json_writer(out);
@@ -498,7 +498,7 @@ static bool put_server(struct kg_buf *out, const struct cli *cli)
         put_arg(&json, cli->arguments[i]);
     if (has_args)
         kg_json_end(&json, ']');
-    put_headers(&json, headers);
+    cli_install_put_headers(&json, headers);
     kg_json_end(&json, '}');
     kg_list_free(headers);
     return true;
@@ -510,7 +510,7 @@ int cli_plugin_install(struct cli *cli)
     struct kg_err err = {0};
     if (cli_is_script_file(cli_argument(cli, 0)))
         return cli_script_install(cli, cli_argument(cli, 0));
-    kg_auto(kg_free) char *source = find_source(cli_argument(cli, 0), &err);
+    kg_auto(kg_free) char *source = cli_install_find_source(cli_argument(cli, 0), &err);
     if (source == NULL)
         return print_error(&err);
     kg_auto(store_own_free) struct store_own own = own_lines(cli);
@@ -519,12 +519,12 @@ int cli_plugin_install(struct cli *cli)
         .source = source,
         .version = cli_option_value(cli, "version"),
         .own = store_own_is_empty(&own) ? NULL : &own,
-        .server = put_server(&server, cli) ? kg_buf_terminate(&server) : NULL,
+        .server = cli_install_put_server(&server, cli) ? kg_buf_terminate(&server) : NULL,
     };
     int code = dialogue_check_flags(cli);
     if (code == CLI_DONE && store_own_check(&own, &err) < 0)
         code = print_error(&err);
-    return code == CLI_DONE ? want(cli, &wish) : code;
+    return code == CLI_DONE ? cli_install_want(cli, &wish) : code;
 }
 
 /* One after the other; each has a yes or no of its own. */
@@ -536,7 +536,8 @@ int cli_plugin_approve(struct cli *cli)
     for (size_t i = 0; i < cli->argument_count && !terminal_was_interrupted(); i++) {
         int code = CLI_DONE;
         if (!cli_script_approve(cli, cli->arguments[i], &code))
-            code = want(cli, &(struct door_wish){.kind = "approve", .plugin = cli->arguments[i]});
+            code = cli_install_want(
+                cli, &(struct door_wish){.kind = "approve", .plugin = cli->arguments[i]});
         if (code != CLI_DONE)
             worst = code;
     }
@@ -585,7 +586,8 @@ int cli_plugin_promote(struct cli *cli)
 
 /* -- consents of projects ---------------------------------------------------------------------- */
 
-static void put_consents(struct kg_buf *out, const struct cli *cli, const struct kg_node *answer)
+static void cli_install_put_consents(struct kg_buf *out, const struct cli *cli,
+                                     const struct kg_node *answer)
 {
     static const char *const headings[] = {"ID",      "STATE",  "PROJECT", "PLUGIN",
                                            "VERSION", "SOURCE", NULL};
@@ -617,7 +619,7 @@ int cli_consent_list(struct cli *cli)
         return print_error(&err);
     }
     const struct client_request request = {.method = "GET", .target = "/api/v1/consents"};
-    return cli_show(cli, &request, put_consents);
+    return cli_show(cli, &request, cli_install_put_consents);
 }
 
 /* "Project web wants plugin oh-my-pi." and where it would come from. */
@@ -647,17 +649,17 @@ static bool can_be_fetched(const struct kg_node *consent, const char *path)
 }
 
 /* What was asked for by a project is fetched only after a yes to its source. */
-static int let_fetch(struct dialogue *dialogue, const char *path)
+static int cli_install_let_fetch(struct dialogue *dialogue, const char *path)
 {
     kg_auto(kg_buf_free) struct kg_buf text = {0}, question = {0};
-    kg_auto(kg_free) char *id = id_of(dialogue);
+    kg_auto(kg_free) char *id = cli_install_id_of(dialogue);
     const struct kg_node *consent = dialogue->consent.doc->root;
     put_wish(&text, consent, path);
     dialogue_say(dialogue, &text);
     kg_buf_text(&question, "Fetch it, to look at it?");
     int code = CLI_DONE;
     if (dialogue->tty >= 0 && can_be_fetched(consent, path))
-        code = ask(dialogue, &question);
+        code = cli_install_ask(dialogue, &question);
     const struct door_yes yes = {.path = path};
     return code == CLI_DONE
                ? dialogue->door->ops->approve(dialogue->door, id, &yes, &dialogue->consent)
@@ -676,7 +678,7 @@ int cli_consent_approve(struct cli *cli)
     code = dialogue.door->ops->look(dialogue.door, cli_argument(cli, 0), &dialogue.consent);
     if (code == CLI_DONE && !kg_str_is(state_of(&dialogue), "offered") &&
         !kg_str_is(state_of(&dialogue), "fetching"))
-        code = let_fetch(&dialogue, path);
+        code = cli_install_let_fetch(&dialogue, path);
     return code == CLI_DONE ? lead(&dialogue) : code;
 }
 

@@ -81,7 +81,8 @@ struct style {
     bool colors;
 };
 
-static void put_danger(struct kg_buf *out, struct kg_str danger, size_t indent, bool colors)
+static void install_show_put_danger(struct kg_buf *out, struct kg_str danger, size_t indent,
+                                    bool colors)
 {
     kg_buf_printf(out, "%*s%sDANGEROUS: ", (int)indent, "", colors ? red : "");
     kg_buf_escaped(out, danger);
@@ -99,8 +100,8 @@ static void put_own_word(struct kg_buf *out, const struct kg_node *capability, s
 }
 
 /* "    ! exec:bash:/opt  may run bash", and below it "DANGEROUS: ..." */
-static void put_capability(struct kg_buf *out, const struct kg_node *capability, size_t width,
-                           const struct style *style)
+static void install_show_put_capability(struct kg_buf *out, const struct kg_node *capability,
+                                        size_t width, const struct style *style)
 {
     struct kg_str danger = cli_text(capability, "danger"),
                   text = cli_text(capability, "capability");
@@ -119,7 +120,7 @@ static void put_capability(struct kg_buf *out, const struct kg_node *capability,
     print_words(out, capability, "  {words}\n");
     put_own_word(out, capability, style->indent + 4);
     if (marked)
-        put_danger(out, danger, style->indent + 4, style->colors);
+        install_show_put_danger(out, danger, style->indent + 4, style->colors);
 }
 
 /* Those of one difference; NULL: all. Dangerous ones come last. */
@@ -134,7 +135,8 @@ static size_t put_those(struct kg_buf *out, const struct kg_node *offer,
         if (difference_or_null != NULL && !differs_as(capability, difference_or_null))
             continue;
         bool is_dangerous = cli_text(capability, "danger").length > 0 && style->marks;
-        put_capability(is_dangerous ? &dangerous : out, capability, widest(capabilities), style);
+        install_show_put_capability(is_dangerous ? &dangerous : out, capability,
+                                    widest(capabilities), style);
         count++;
     }
     kg_buf_str(out, kg_buf_view(&dangerous));
@@ -142,7 +144,8 @@ static size_t put_those(struct kg_buf *out, const struct kg_node *offer,
 }
 
 /* The operator's own lines: none of them is the plugin's to ask for. */
-static void put_own(struct kg_buf *out, const struct kg_node *offer, size_t indent, bool colors)
+static void install_show_put_own(struct kg_buf *out, const struct kg_node *offer, size_t indent,
+                                 bool colors)
 {
     const struct kg_node *own = kg_node_list(offer, "own");
     if (own->count > 0)
@@ -156,14 +159,15 @@ static void put_own(struct kg_buf *out, const struct kg_node *offer, size_t inde
         if (!is_closed)
             kg_buf_text(out, is_new ? "  (granted with this yes)\n" : "\n");
         if (cli_text(line, "danger").length > 0)
-            put_danger(out, cli_text(line, "danger"), indent + 6, colors);
+            install_show_put_danger(out, cli_text(line, "danger"), indent + 6, colors);
     }
 }
 
-static void put_capabilities(struct kg_buf *out, const struct kg_node *offer, bool colors)
+static void install_show_put_capabilities(struct kg_buf *out, const struct kg_node *offer,
+                                          bool colors)
 {
     kg_auto(kg_buf_free) struct kg_buf list = {0};
-    put_own(out, offer, 2, colors);
+    install_show_put_own(out, offer, 2, colors);
     size_t count = put_those(&list, offer, NULL, &(struct style){4, '-', "", true, colors});
     kg_buf_text(out, count > 0 ? "  capabilities:\n" : "  capabilities: none\n");
     kg_buf_str(out, kg_buf_view(&list));
@@ -173,7 +177,7 @@ static void put_capability_changes(struct kg_buf *out, const struct kg_node *off
 {
     static const char *const tags[] = {"  (NEW)    ", "  (REMOVED)"};
     kg_auto(kg_buf_free) struct kg_buf changes = {0}, same = {0}, own = {0};
-    put_own(&own, offer, 0, colors);
+    install_show_put_own(&own, offer, 0, colors);
     kg_buf_text(out, own.length > 0 ? "\n" : "");
     kg_buf_str(out, kg_buf_view(&own));
     size_t count =
@@ -205,7 +209,7 @@ size_t show_new_capabilities(struct kg_buf *out, const struct kg_node *offer)
 
 /* -- what else changes ------------------------------------------------------------------------- */
 
-static void put_words(struct kg_buf *out, const struct kg_node *list)
+static void install_show_put_words(struct kg_buf *out, const struct kg_node *list)
 {
     for (uint32_t i = 0; i < list->count; i++) {
         kg_buf_text(out, i > 0 ? " " : "");
@@ -224,8 +228,8 @@ static bool has_text(const struct kg_node *list, struct kg_str text)
 }
 
 /* Those of a list that the other one has not, each with its sign. */
-static void put_missing(struct kg_buf *out, char sign, const struct kg_node *list,
-                        const struct kg_node *other)
+static void install_show_put_missing(struct kg_buf *out, char sign, const struct kg_node *list,
+                                     const struct kg_node *other)
 {
     for (uint32_t i = 0; i < list->count; i++) {
         if (has_text(other, item_text(list, i)))
@@ -236,30 +240,30 @@ static void put_missing(struct kg_buf *out, char sign, const struct kg_node *lis
 }
 
 /* A command is read in order; of all else only what came and went matters. */
-static void put_change(struct kg_buf *out, const struct kg_node *change)
+static void install_show_put_change(struct kg_buf *out, const struct kg_node *change)
 {
     const struct kg_node *before = kg_node_list(change, "before"),
                          *after = kg_node_list(change, "after");
     print_words(out, change, "  {what}:");
     if (kg_str_is(cli_text(change, "what"), "command")) {
         kg_buf_char(out, ' ');
-        put_words(out, before);
+        install_show_put_words(out, before);
         kg_buf_text(out, " → ");
-        put_words(out, after);
+        install_show_put_words(out, after);
     } else {
-        put_missing(out, '+', after, before);
-        put_missing(out, '-', before, after);
+        install_show_put_missing(out, '+', after, before);
+        install_show_put_missing(out, '-', before, after);
     }
     kg_buf_char(out, '\n');
 }
 
-static void put_changes(struct kg_buf *out, const struct kg_node *offer)
+static void install_show_put_changes(struct kg_buf *out, const struct kg_node *offer)
 {
     const struct kg_node *changes = kg_node_list(offer, "changes");
     if (changes->count > 0)
         kg_buf_text(out, "\nAlso changed:\n");
     for (uint32_t i = 0; i < changes->count; i++)
-        put_change(out, &changes->items[i]);
+        install_show_put_change(out, &changes->items[i]);
 }
 
 /* What a plugin has that nobody agreed to before: "  hooks: pre_compact, post_compact". */
@@ -292,7 +296,7 @@ static void put_paths(struct kg_buf *out, char sign, const struct kg_node *paths
                       i > 0 ? "more" : "files");
 }
 
-static void put_files(struct kg_buf *out, const struct kg_node *offer)
+static void install_show_put_files(struct kg_buf *out, const struct kg_node *offer)
 {
     static const struct {
         char sign;
@@ -320,13 +324,13 @@ static bool was_approved(const struct kg_node *offer)
     return cli_text(offer, "approved_hash").length > 0;
 }
 
-static bool is_unchanged(const struct kg_node *offer)
+static bool install_show_is_unchanged(const struct kg_node *offer)
 {
     return kg_str_equal(cli_text(offer, "approved_hash"), cli_text(offer, "hash"));
 }
 
 /* Of a server: its operator chose the arguments. */
-static void put_command(struct kg_buf *out, const struct kg_node *offer)
+static void install_show_put_command(struct kg_buf *out, const struct kg_node *offer)
 {
     kg_auto(kg_buf_free) struct kg_buf words = {0};
     const struct kg_node *command = kg_node_list(offer, "command");
@@ -344,9 +348,9 @@ static void put_install(struct kg_buf *out, const struct kg_node *offer, bool co
     kg_buf_text(out, "Validating manifest...\n");
     print_fact(out, 0, "name: ", cli_text(offer, "name"));
     rows_put(out, NULL, offer, head_rows, 0);
-    put_command(out, offer);
+    install_show_put_command(out, offer);
     put_first(out, offer);
-    put_capabilities(out, offer, colors);
+    install_show_put_capabilities(out, offer, colors);
 }
 
 static void put_replacement(struct kg_buf *out, const struct kg_node *offer, bool colors)
@@ -357,30 +361,31 @@ static void put_replacement(struct kg_buf *out, const struct kg_node *offer, boo
     if (kg_str_is(cli_text(offer, "change"), "downgrade"))
         print_words(out, offer, "OLDER version: {version}\n");
     else if (kg_str_is(cli_text(offer, "change"), "reinstall"))
-        kg_buf_text(out, is_unchanged(offer) ? "The same version, with the same files:\n"
-                                             : "The same version, with other files:\n");
+        kg_buf_text(out, install_show_is_unchanged(offer)
+                             ? "The same version, with the same files:\n"
+                             : "The same version, with other files:\n");
     else
         print_words(out, offer, "New version: {version}\n");
     rows_put(out, NULL, offer, fact_rows, 0);
-    put_files(out, offer);
-    put_changes(out, offer);
+    install_show_put_files(out, offer);
+    install_show_put_changes(out, offer);
     put_capability_changes(out, offer, colors);
 }
 
 static void put_approval(struct kg_buf *out, const struct kg_node *offer, bool colors)
 {
     print_words(out, offer,
-                is_unchanged(offer)   ? "Plugin {name} is as it was approved.\n"
-                : was_approved(offer) ? "Plugin {name} is not what was approved.\n"
-                                      : "Plugin {name} was never approved.\n");
+                install_show_is_unchanged(offer) ? "Plugin {name} is as it was approved.\n"
+                : was_approved(offer)            ? "Plugin {name} is not what was approved.\n"
+                                                 : "Plugin {name} was never approved.\n");
     rows_put(out, NULL, offer, head_rows, 0);
-    put_files(out, offer);
+    install_show_put_files(out, offer);
     if (kg_node_is_true(offer, "compared")) {
-        put_changes(out, offer);
+        install_show_put_changes(out, offer);
         put_capability_changes(out, offer, colors);
     } else {
         put_first(out, offer);
-        put_capabilities(out, offer, colors);
+        install_show_put_capabilities(out, offer, colors);
     }
 }
 
@@ -389,7 +394,7 @@ static void put_activation(struct kg_buf *out, const struct kg_node *offer, bool
     print_words(out, offer, "Plugin {name} is installed");
     print_words(out, offer, " (version {version}).\n");
     rows_put(out, NULL, offer, fact_rows, 0);
-    put_capabilities(out, offer, colors);
+    install_show_put_capabilities(out, offer, colors);
 }
 
 static const struct row dev_rows[] = {
@@ -420,13 +425,13 @@ static void put_dev(struct kg_buf *out, const struct kg_node *offer, bool colors
                          : "For development: plugin {name}\n");
     rows_put(out, NULL, offer, dev_rows, 0);
     if (compared) {
-        put_changes(out, offer);
+        install_show_put_changes(out, offer);
         put_capability_changes(out, offer, colors);
         return;
     }
     put_first(out, offer);
     rows_put(out, NULL, offer, meaning_rows, 0);
-    put_capabilities(out, offer, colors);
+    install_show_put_capabilities(out, offer, colors);
 }
 
 static const struct kind {
@@ -447,16 +452,16 @@ static const struct kind {
 
 static const struct kind activation = {"activate", put_activation, NULL, NULL, false, false};
 
-static const struct kg_node *offer_of(const struct kg_node *consent)
+static const struct kg_node *install_show_offer_of(const struct kg_node *consent)
 {
     return kg_node_get(consent, "offer");
 }
 
 /* What is of no known kind came from a daemon of another version; it reads like an install. */
-static const struct kind *kind_of(const struct kg_node *consent)
+static const struct kind *install_show_kind_of(const struct kg_node *consent)
 {
-    const struct kg_node *offer = offer_of(consent);
-    if (kg_str_is(cli_text(consent, "kind"), "activate") && is_unchanged(offer))
+    const struct kg_node *offer = install_show_offer_of(consent);
+    if (kg_str_is(cli_text(consent, "kind"), "activate") && install_show_is_unchanged(offer))
         return &activation;
     for (size_t i = 0; i < KG_COUNT(kinds); i++)
         if (kg_str_is(cli_text(offer, "change"), kinds[i].change))
@@ -466,13 +471,13 @@ static const struct kind *kind_of(const struct kg_node *consent)
 
 void show_offer(struct kg_buf *out, const struct kg_node *consent, bool colors)
 {
-    kind_of(consent)->put(out, offer_of(consent), colors);
+    install_show_kind_of(consent)->put(out, install_show_offer_of(consent), colors);
 }
 
 void show_question(struct kg_buf *out, const struct kg_node *consent)
 {
-    const struct kind *kind = kind_of(consent);
-    const struct kg_node *offer = offer_of(consent);
+    const struct kind *kind = install_show_kind_of(consent);
+    const struct kg_node *offer = install_show_offer_of(consent);
     if (kind->act == NULL)
         print_words(out, consent, "Let {project_id} use ");
     else
@@ -500,10 +505,10 @@ void show_widening_question(struct kg_buf *out, const struct kg_node *offer)
         kg_buf_printf(out, "Allow its %zu new capabilities?", count);
 }
 
-static void put_next(struct kg_buf *out, const struct kg_node *consent, const struct kind *kind,
-                     const char *self)
+static void install_show_put_next(struct kg_buf *out, const struct kg_node *consent,
+                                  const struct kind *kind, const char *self)
 {
-    const struct kg_node *offer = offer_of(consent);
+    const struct kg_node *offer = install_show_offer_of(consent);
     bool was_running = kg_node_is_true(kg_node_get(consent, "installed"), "was_running");
     bool for_project = cli_text(consent, "project_id").length > 0;
     if (was_running && !kind->new) {
@@ -519,14 +524,14 @@ static void put_next(struct kg_buf *out, const struct kg_node *consent, const st
 
 void show_done(struct kg_buf *out, const struct kg_node *consent, const char *self)
 {
-    const struct kind *kind = kind_of(consent);
-    const struct kg_node *offer = offer_of(consent);
+    const struct kind *kind = install_show_kind_of(consent);
+    const struct kg_node *offer = install_show_offer_of(consent);
     if (kind->did == NULL)
         print_words(out, consent, "✓ {project_id} may use ");
     else
         kg_buf_printf(out, "✓ %s ", kind->did);
     print_words(out, offer, kind->both ? "{name} to {version}\n" : "{name} {version}\n");
-    put_next(out, consent, kind, self);
+    install_show_put_next(out, consent, kind, self);
 }
 
 void show_uninstalled(struct kg_buf *out, const struct kg_node *removed)

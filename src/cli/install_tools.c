@@ -27,8 +27,8 @@ static void seeing_free(struct seeing *seeing)
     door_answer_free(&seeing->tools);
 }
 
-static int ask(struct seeing *seeing, const char *method, const char *rest, struct kg_str body,
-               struct door_answer *ret_answer)
+static int install_tools_ask(struct seeing *seeing, const char *method, const char *rest,
+                             struct kg_str body, struct door_answer *ret_answer)
 {
     kg_auto(kg_buf_free) struct kg_buf target = {0};
     door_answer_free(ret_answer);
@@ -43,7 +43,7 @@ static struct kg_str waiting(const struct seeing *seeing)
     return cli_text(seeing->tools.doc->root, "waits");
 }
 
-static bool is_state(const struct seeing *seeing, const char *state)
+static bool install_tools_is_state(const struct seeing *seeing, const char *state)
 {
     return kg_str_is(cli_text(seeing->plugin.doc->root, "state"), state);
 }
@@ -52,13 +52,17 @@ static bool is_state(const struct seeing *seeing, const char *state)
 static int wait_for_list(struct seeing *seeing)
 {
     for (int look = 0, calm = 0; look < LOOKS_MAX && calm < CALM_MAX; look++) {
-        int code = ask(seeing, "GET", "/tools", KG_STR_NULL, &seeing->tools);
+        int code = install_tools_ask(seeing, "GET", "/tools", KG_STR_NULL, &seeing->tools);
         if (code == CLI_DONE)
-            code = ask(seeing, "GET", "", KG_STR_NULL, &seeing->plugin);
-        if (code != CLI_DONE || waiting(seeing).length > 0 || is_state(seeing, "failed") ||
-            is_state(seeing, "crashed") || terminal_was_interrupted())
+            code = install_tools_ask(seeing, "GET", "", KG_STR_NULL, &seeing->plugin);
+        if (code != CLI_DONE || waiting(seeing).length > 0 ||
+            install_tools_is_state(seeing, "failed") || install_tools_is_state(seeing, "crashed") ||
+            terminal_was_interrupted())
             return code;
-        calm = is_state(seeing, "running") || is_state(seeing, "spawning") ? 0 : calm + 1;
+        calm =
+            install_tools_is_state(seeing, "running") || install_tools_is_state(seeing, "spawning")
+                ? 0
+                : calm + 1;
         cli_pause_ms(PAUSE_MS);
     }
     return CLI_DONE;
@@ -91,7 +95,8 @@ static void say_later(struct seeing *seeing)
         kg_buf_text(&text, "  it does not start yet: ");
         kg_buf_escaped(&text, kg_str(seeing->problem));
         kg_buf_printf(&text, "\n  → enable with: %s plugin enable %s\n", self, seeing->name);
-    } else if (is_state(seeing, "failed") || is_state(seeing, "crashed")) {
+    } else if (install_tools_is_state(seeing, "failed") ||
+               install_tools_is_state(seeing, "crashed")) {
         kg_buf_text(&text, "  it does not start yet: ");
         kg_buf_escaped(&text, cli_text(kg_node_get(root, "last_exit"), "words"));
         kg_buf_printf(&text, "\n  → what it said: %s plugin logs %s\n", self, seeing->name);
@@ -104,7 +109,7 @@ static void say_later(struct seeing *seeing)
     dialogue_say(seeing->dialogue, &text);
 }
 
-static void say_approved(struct seeing *seeing)
+static void install_tools_say_approved(struct seeing *seeing)
 {
     kg_auto(kg_buf_free) struct kg_buf text = {0};
     uint32_t count = kg_node_list(seeing->tools.doc->root, "tools")->count;
@@ -131,16 +136,16 @@ static void show_list(struct seeing *seeing)
 
 /* -- the yes ----------------------------------------------------------------------------------- */
 
-static int approve(struct seeing *seeing)
+static int install_tools_approve(struct seeing *seeing)
 {
     kg_auto(kg_buf_free) struct kg_buf body = {0};
     struct kg_json_writer json = kg_json_writer(&body);
     kg_json_begin(&json, '{');
     kg_json_named_str(&json, "approve", waiting(seeing));
     kg_json_end(&json, '}');
-    int code = ask(seeing, "POST", "/tools", kg_buf_view(&body), &seeing->tools);
+    int code = install_tools_ask(seeing, "POST", "/tools", kg_buf_view(&body), &seeing->tools);
     if (code == CLI_DONE)
-        say_approved(seeing);
+        install_tools_say_approved(seeing);
     return code;
 }
 
@@ -163,7 +168,7 @@ int dialogue_see_tools(struct dialogue *dialogue)
     }
     show_list(&seeing);
     if (dialogue->tty < 0 || terminal_ask(dialogue->tty, "Approve these tools?"))
-        return approve(&seeing);
+        return install_tools_approve(&seeing);
     say_later(&seeing);
     return CLI_DONE;
 }

@@ -25,7 +25,7 @@ static int find_paths(struct cli *cli, struct kg_err *err)
     return 0;
 }
 
-static int run(struct cli *cli)
+static int cli_run(struct cli *cli)
 {
     if (cli->help) {
         kg_auto(kg_buf_free) struct kg_buf text = {0};
@@ -47,7 +47,7 @@ static int run(struct cli *cli)
 }
 
 /* A result that could not be written was not delivered. */
-static int finish(int code)
+static int cli_finish(int code)
 {
     struct kg_err err;
     if (fflush(stdout) == 0 && !ferror(stdout))
@@ -74,5 +74,5 @@ int main(int argc, char **argv)
         return print_error(&err);
     kg_auto(kg_free) char *self = cli_self(&cli);
     print_speak_as(self);
-    return finish(run(&cli));
+    return cli_finish(cli_run(&cli));
 }

@@ -37,7 +37,7 @@ static void take_inline(struct markdown *markdown, char sign, struct kg_buf *out
 }
 
 /* What was held at the start of a line is no mark. */
-static void let_go(struct markdown *markdown, struct kg_buf *out)
+static void markdown_let_go(struct markdown *markdown, struct kg_buf *out)
 {
     size_t count = markdown->held;
     markdown->held = 0;
@@ -84,9 +84,9 @@ static bool take_mark(struct markdown *markdown, char sign, struct kg_buf *out)
     return true;
 }
 
-static void end_line(struct markdown *markdown, struct kg_buf *out)
+static void markdown_end_line(struct markdown *markdown, struct kg_buf *out)
 {
-    let_go(markdown, out);
+    markdown_let_go(markdown, out);
     if (markdown->star)
         kg_buf_char(out, '*');
     bool styled = markdown->heading || markdown->strong || markdown->code;
@@ -101,13 +101,13 @@ void markdown_put(struct markdown *markdown, struct kg_str text, struct kg_buf *
         char sign = text.data[i];
         if (sign == '\n') {
             bool was_fence = markdown->skips;
-            end_line(markdown, out);
+            markdown_end_line(markdown, out);
             if (!was_fence)
                 kg_buf_char(out, '\n');
         } else if (markdown->skips || (!markdown->within && take_mark(markdown, sign, out))) {
             continue;
         } else {
-            let_go(markdown, out);
+            markdown_let_go(markdown, out);
             take_inline(markdown, sign, out);
         }
     }
@@ -116,7 +116,7 @@ void markdown_put(struct markdown *markdown, struct kg_str text, struct kg_buf *
 void markdown_end(struct markdown *markdown, struct kg_buf *out)
 {
     bool styled = markdown->fence;
-    end_line(markdown, out);
+    markdown_end_line(markdown, out);
     *markdown = (struct markdown){0};
     kg_buf_text(out, styled ? reset : "");
 }

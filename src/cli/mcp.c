@@ -99,7 +99,7 @@ static const struct row call_rows[] = {
 };
 
 /* The oldest first, as they happened. */
-static void put_log(struct kg_buf *out, const struct cli *cli, const struct kg_node *answer)
+static void cli_mcp_put_log(struct kg_buf *out, const struct cli *cli, const struct kg_node *answer)
 {
     const struct kg_node *calls = kg_node_list(answer, "calls");
     if (calls->count == 0)
@@ -123,7 +123,7 @@ int cli_mcp_log(struct cli *cli)
     cli_put_option(&target, cli, "tool");
     cli_put_option(&target, cli, "since");
     const struct client_request request = {.method = "GET", .target = kg_buf_terminate(&target)};
-    return cli_show(cli, &request, put_log);
+    return cli_show(cli, &request, cli_mcp_put_log);
 }
 
 int cli_mcp_forget(struct cli *cli)

@@ -72,7 +72,7 @@ static char *file_of(const struct client *client, struct kg_err *err)
 /* -- the entry --------------------------------------------------------------------------------- */
 
 /* What is started; the texts are owned by the list. */
-static char **make_words(const struct cli *cli)
+static char **mcp_connect_make_words(const struct cli *cli)
 {
     char **words = kg_list_new(0);
     char program[4096];
@@ -140,7 +140,8 @@ static int remove_entry(const struct client *client, struct kg_buf *text, const 
 }
 
 /* The entries of a file; NULL: it has none, or cannot be read. */
-static struct kg_doc *read_entries(const struct client *client, const struct kg_buf *text)
+static struct kg_doc *mcp_connect_read_entries(const struct client *client,
+                                               const struct kg_buf *text)
 {
     return client->is_toml ? kg_toml_read(kg_buf_view(text), NULL)
                            : kg_json_read(kg_buf_view(text), NULL);
@@ -171,10 +172,10 @@ static void tell_name(struct edit *edit, const char *name)
     kg_buf_printf(&edit->names, "%s%s", edit->names.length > 0 ? ", " : "", name);
 }
 
-static int put_in(struct kg_buf *text, void *data, struct kg_err *err)
+static int mcp_connect_put_in(struct kg_buf *text, void *data, struct kg_err *err)
 {
     struct edit *edit = data;
-    kg_auto(kg_doc_cleanup) struct kg_doc *doc = read_entries(edit->client, text);
+    kg_auto(kg_doc_cleanup) struct kg_doc *doc = mcp_connect_read_entries(edit->client, text);
     const struct kg_node *entries =
         doc ? kg_node_typed(doc->root, edit->client->map, KG_OBJECT) : NULL;
     int result = 0;
@@ -210,8 +211,8 @@ static struct kg_doc *ask_plugins(const struct cli *cli)
     return reply.status == 200 ? kg_json_read(kg_buf_view(&body), NULL) : NULL;
 }
 
-static int write_entry(const struct cli *cli, const struct client *client,
-                       const struct kg_node *entry)
+static int mcp_connect_write_entry(const struct cli *cli, const struct client *client,
+                                   const struct kg_node *entry)
 {
     struct kg_err err = {0};
     kg_auto(kg_free) char *file = file_of(client, &err);
@@ -221,7 +222,7 @@ static int write_entry(const struct cli *cli, const struct client *client,
                         .entry = entry,
                         .plugins = plugins ? kg_node_get(plugins->root, "plugins") : NULL};
     if (file == NULL || kg_make_dirs(folder, 0700, &err) < 0 || keep_copy(file, &err) < 0 ||
-        edit_file(file, put_in, &edit, &err) < 0) {
+        edit_file(file, mcp_connect_put_in, &edit, &err) < 0) {
         kg_buf_free(&edit.names);
         kg_wrap(&err, 0, "%s", file ? file : client->name);
         return print_error(&err);
@@ -276,11 +277,11 @@ int cli_mcp_connect(struct cli *cli)
     bool searches;
     if (client == NULL || cli_mcp_searches(cli, &searches, &err) < 0)
         return print_error(&err);
-    char **words = make_words(cli);
+    char **words = mcp_connect_make_words(cli);
     kg_auto(kg_doc_cleanup) struct kg_doc *entry = make_entry(client, words);
     kg_list_free(words);
     if (cli_has(cli, "write")) {
-        int code = write_entry(cli, client, entry->root);
+        int code = mcp_connect_write_entry(cli, client, entry->root);
         return code == CLI_DONE ? offer_activity(cli) : code;
     }
     show_entry(client, entry->root);
@@ -290,9 +291,9 @@ int cli_mcp_connect(struct cli *cli)
 /* -- disconnect -------------------------------------------------------------------------------- */
 
 /* What left the file when kaged came, and is not there again. */
-static int put_back(struct edit *edit, struct kg_buf *text, struct kg_err *err)
+static int mcp_connect_put_back(struct edit *edit, struct kg_buf *text, struct kg_err *err)
 {
-    kg_auto(kg_doc_cleanup) struct kg_doc *now = read_entries(edit->client, text);
+    kg_auto(kg_doc_cleanup) struct kg_doc *now = mcp_connect_read_entries(edit->client, text);
     const struct kg_node *there = now ? kg_node_get(now->root, edit->client->map) : NULL;
     const struct kg_node *before =
         edit->copy ? kg_node_typed(edit->copy->root, edit->client->map, KG_OBJECT) : NULL;
@@ -308,11 +309,11 @@ static int put_back(struct edit *edit, struct kg_buf *text, struct kg_err *err)
     return result;
 }
 
-static int take_out(struct kg_buf *text, void *data, struct kg_err *err)
+static int mcp_connect_take_out(struct kg_buf *text, void *data, struct kg_err *err)
 {
     struct edit *edit = data;
     int result = remove_entry(edit->client, text, ENTRY, err);
-    return result < 0 ? result : put_back(edit, text, err);
+    return result < 0 ? result : mcp_connect_put_back(edit, text, err);
 }
 
 int cli_mcp_disconnect(struct cli *cli)
@@ -326,9 +327,9 @@ int cli_mcp_disconnect(struct cli *cli)
     kg_auto(kg_buf_free) struct kg_buf before = {0};
     struct edit edit = {.client = client};
     if (kg_read_file(copy, FILE_MAX, &before, NULL) == 0)
-        edit.copy = read_entries(client, &before);
+        edit.copy = mcp_connect_read_entries(client, &before);
     int result = access(file, F_OK) < 0 ? kg_fail(&err, KG_E_NOT_FOUND, "there is no such file")
-                                        : edit_file(file, take_out, &edit, &err);
+                                        : edit_file(file, mcp_connect_take_out, &edit, &err);
     if (result < 0) {
         kg_wrap(&err, 0, "%s", file);
     } else {

@@ -50,12 +50,12 @@ static void import_end(struct import *import)
         import->door->ops->close(import->door);
 }
 
-static const struct kg_node *offer_of(const struct item *item)
+static const struct kg_node *mcp_import_offer_of(const struct item *item)
 {
     return item->consent.doc ? kg_node_get(item->consent.doc->root, "offer") : NULL;
 }
 
-static void give_up(struct item *item, enum fate fate, struct kg_str why)
+static void mcp_import_give_up(struct item *item, enum fate fate, struct kg_str why)
 {
     free(item->why);
     item->fate = fate;
@@ -86,7 +86,7 @@ static int find_servers(struct import *import)
 }
 
 /* One that the operator did not ask for, or that its client does not start. */
-static void choose(struct import *import)
+static void mcp_import_choose(struct import *import)
 {
     char **only = cli_option_list(import->cli, "only");
     for (size_t i = 0; i < import->list.count; i++) {
@@ -96,27 +96,28 @@ static void choose(struct import *import)
             kg_list_has(only, kg_str(server->name)) || kg_list_has(only, kg_str(server->plugin));
         item->is_hidden = only[0] != NULL && !named;
         if (item->is_hidden)
-            give_up(item, SKIPPED, KG_STR("not asked for"));
+            mcp_import_give_up(item, SKIPPED, KG_STR("not asked for"));
         else if (server->source == NULL)
-            give_up(item, SKIPPED, kg_str(server->why));
+            mcp_import_give_up(item, SKIPPED, kg_str(server->why));
         else if (server->disabled && !named)
-            give_up(item, SKIPPED, KG_STR("it is switched off there; --only NAME imports it"));
+            mcp_import_give_up(item, SKIPPED,
+                               KG_STR("it is switched off there; --only NAME imports it"));
     }
     kg_list_free(only);
 }
 
 /* -- fetching ---------------------------------------------------------------------------------- */
 
-static bool is_state(const struct item *item, const char *state)
+static bool mcp_import_is_state(const struct item *item, const char *state)
 {
     return item->consent.doc != NULL &&
            kg_str_is(cli_text(item->consent.doc->root, "state"), state);
 }
 
-static int wait_while(struct import *import, struct item *item, const char *state)
+static int mcp_import_wait_while(struct import *import, struct item *item, const char *state)
 {
     int code = CLI_DONE;
-    while (code == CLI_DONE && is_state(item, state) && !terminal_was_interrupted()) {
+    while (code == CLI_DONE && mcp_import_is_state(item, state) && !terminal_was_interrupted()) {
         kg_auto(kg_free) char *id = kg_str_dup(cli_text(item->consent.doc->root, "id"));
         code = import->door->ops->look(import->door, id, &item->consent);
     }
@@ -126,18 +127,18 @@ static int wait_while(struct import *import, struct item *item, const char *stat
 /* The same as it is installed: there is nothing to ask. */
 static bool is_there(const struct item *item)
 {
-    const struct kg_node *offer = offer_of(item);
+    const struct kg_node *offer = mcp_import_offer_of(item);
     return cli_text(offer, "hash").length > 0 &&
            kg_str_equal(cli_text(offer, "hash"), cli_text(offer, "approved_hash"));
 }
 
-static void decline(struct import *import, struct item *item)
+static void mcp_import_decline(struct import *import, struct item *item)
 {
     kg_auto(kg_free) char *id = kg_str_dup(cli_text(item->consent.doc->root, "id"));
     import->door->ops->decline(import->door, id);
 }
 
-static void fetch(struct import *import, struct item *item)
+static void mcp_import_fetch(struct import *import, struct item *item)
 {
     kg_auto(kg_buf_free) struct kg_buf server = {0};
     struct store_own own = {kg_list_new(0), import_env(item->server)};
@@ -149,17 +150,17 @@ static void fetch(struct import *import, struct item *item)
     int code = import->door->ops->want(import->door, &wish, &item->consent);
     store_own_free(&own);
     if (code == CLI_DONE)
-        code = wait_while(import, item, "fetching");
+        code = mcp_import_wait_while(import, item, "fetching");
     if (code != CLI_DONE || item->consent.doc == NULL) {
-        give_up(item, FAILED, KG_STR("see above"));
+        mcp_import_give_up(item, FAILED, KG_STR("see above"));
         return;
     }
     const struct kg_node *error = kg_node_typed(item->consent.doc->root, "error", KG_OBJECT);
-    if (error != NULL || !is_state(item, "offered"))
-        give_up(item, FAILED, cli_text(error, "message"));
+    if (error != NULL || !mcp_import_is_state(item, "offered"))
+        mcp_import_give_up(item, FAILED, cli_text(error, "message"));
     else if (is_there(item)) {
-        decline(import, item);
-        give_up(item, THERE, KG_STR("it is installed like this already"));
+        mcp_import_decline(import, item);
+        mcp_import_give_up(item, THERE, KG_STR("it is installed like this already"));
     }
 }
 
@@ -177,7 +178,7 @@ static void fetch_all(struct import *import)
             printf("\r\033[K%s", kg_buf_terminate(&line));
             fflush(stdout);
         }
-        fetch(import, &import->items[i]);
+        mcp_import_fetch(import, &import->items[i]);
     }
     if (live)
         fputs("\r\033[K", stdout);
@@ -192,7 +193,7 @@ static size_t width(void)
 }
 
 /* Words behind a label, the following lines below the first word. */
-static void put_fact(struct kg_buf *out, const char *label, struct kg_str text)
+static void mcp_import_put_fact(struct kg_buf *out, const char *label, struct kg_str text)
 {
     kg_auto(kg_buf_free) struct kg_buf shown = {0};
     kg_buf_escaped(&shown, text);
@@ -211,7 +212,7 @@ static void put_fact(struct kg_buf *out, const char *label, struct kg_str text)
     kg_buf_char(out, '\n');
 }
 
-static void put_files(struct kg_buf *out, const struct import_server *server)
+static void mcp_import_put_files(struct kg_buf *out, const struct import_server *server)
 {
     const char *home = getenv("HOME");
     for (char **file = server->files; *file != NULL; file++) {
@@ -219,12 +220,12 @@ static void put_files(struct kg_buf *out, const struct import_server *server)
         bool is_home = home != NULL && kg_path_within(*file, home) && strcmp(home, "/") != 0;
         kg_buf_printf(&text, "%s%s%s%s", server->client, server->client[0] ? ", " : "",
                       is_home ? "~" : "", *file + (is_home ? strlen(home) : 0));
-        put_fact(out, file == server->files ? "from" : "", kg_buf_view(&text));
+        mcp_import_put_fact(out, file == server->files ? "from" : "", kg_buf_view(&text));
     }
 }
 
 /* What it is started with, as a shell would read it; keys are names here. */
-static void put_command(struct kg_buf *out, const struct import_server *server)
+static void mcp_import_put_command(struct kg_buf *out, const struct import_server *server)
 {
     kg_auto(kg_buf_free) struct kg_buf line = {0};
     kg_buf_text(&line, server->source);
@@ -232,45 +233,45 @@ static void put_command(struct kg_buf *out, const struct import_server *server)
         kg_buf_char(&line, ' ');
         kg_buf_shell(&line, kg_str(*arg));
     }
-    put_fact(out, "runs", kg_buf_view(&line));
+    mcp_import_put_fact(out, "runs", kg_buf_view(&line));
 }
 
-static void put_capabilities(struct kg_buf *out, const struct kg_node *offer)
+static void mcp_import_put_capabilities(struct kg_buf *out, const struct kg_node *offer)
 {
     const struct kg_node *list = kg_node_list(offer, "capabilities");
     for (uint32_t i = 0; i < list->count; i++) {
         struct kg_str danger = cli_text(&list->items[i], "danger");
-        put_fact(out, i == 0 ? "grants" : "", cli_text(&list->items[i], "words"));
+        mcp_import_put_fact(out, i == 0 ? "grants" : "", cli_text(&list->items[i], "words"));
         if (danger.length > 0)
-            put_fact(out, "! DANGER", danger);
+            mcp_import_put_fact(out, "! DANGER", danger);
     }
     if (list->count == 0)
-        put_fact(out, "grants", KG_STR("nothing: no file, no program, no network"));
+        mcp_import_put_fact(out, "grants", KG_STR("nothing: no file, no program, no network"));
 }
 
-static void put_keys(struct kg_buf *out, const struct import_server *server)
+static void mcp_import_put_keys(struct kg_buf *out, const struct import_server *server)
 {
     for (size_t i = 0; i < server->key_count; i++) {
         kg_auto(kg_free) char *secret = import_secret_name(server, &server->keys[i]);
         kg_auto(kg_free) char *text =
             kg_format("%s%s", secret, server->keys[i].value ? "" : " (has to be set)");
-        put_fact(out, i == 0 ? "secrets" : "", kg_str(text));
+        mcp_import_put_fact(out, i == 0 ? "secrets" : "", kg_str(text));
     }
 }
 
-static void put_warnings(struct kg_buf *out, const struct item *item)
+static void mcp_import_put_warnings(struct kg_buf *out, const struct item *item)
 {
-    const struct kg_node *warnings = kg_node_list(offer_of(item), "warnings");
+    const struct kg_node *warnings = kg_node_list(mcp_import_offer_of(item), "warnings");
     for (char **danger = item->server->dangers; *danger != NULL; danger++)
-        put_fact(out, "! DANGER", kg_str(*danger));
+        mcp_import_put_fact(out, "! DANGER", kg_str(*danger));
     for (uint32_t i = 0; i < warnings->count; i++)
-        put_fact(out, "warning", warnings->items[i].text);
+        mcp_import_put_fact(out, "warning", warnings->items[i].text);
 }
 
-static void put_item(struct kg_buf *out, const struct item *item, size_t number)
+static void mcp_import_put_item(struct kg_buf *out, const struct item *item, size_t number)
 {
     const struct import_server *server = item->server;
-    const struct kg_node *offer = offer_of(item);
+    const struct kg_node *offer = mcp_import_offer_of(item);
     kg_buf_printf(out, "%3zu  ", number);
     kg_buf_text(out, server->plugin);
     if (strcmp(server->name, server->plugin) != 0) {
@@ -283,22 +284,22 @@ static void put_item(struct kg_buf *out, const struct item *item, size_t number)
     else
         kg_buf_text(out, item->fate == THERE ? "\n" : "  NOT IMPORTED\n");
     if (item->fate != WAITS)
-        put_fact(out, "why", kg_str(item->why));
+        mcp_import_put_fact(out, "why", kg_str(item->why));
     if (server->instead != NULL) {
         kg_auto(kg_free) char *hint =
             kg_format("the same server from npm: kaged plugin install npm:%s", server->instead);
-        put_fact(out, "instead", kg_str(hint));
+        mcp_import_put_fact(out, "instead", kg_str(hint));
     }
-    put_files(out, server);
+    mcp_import_put_files(out, server);
     if (item->fate != WAITS)
         return;
-    put_command(out, server);
-    put_capabilities(out, offer);
-    put_keys(out, server);
-    put_warnings(out, item);
+    mcp_import_put_command(out, server);
+    mcp_import_put_capabilities(out, offer);
+    mcp_import_put_keys(out, server);
+    mcp_import_put_warnings(out, item);
 }
 
-static size_t count_of(const struct import *import, enum fate fate)
+static size_t mcp_import_count_of(const struct import *import, enum fate fate)
 {
     size_t count = 0;
     for (size_t i = 0; i < import->list.count; i++)
@@ -316,7 +317,7 @@ static void show_screen(const struct import *import)
         if (import->items[i].is_hidden)
             continue;
         kg_buf_char(&out, '\n');
-        put_item(&out, &import->items[i], i + 1);
+        mcp_import_put_item(&out, &import->items[i], i + 1);
     }
     kg_buf_char(&out, '\n');
     if (!import->cli->json && (import->tty < 0 || isatty(STDOUT_FILENO)))
@@ -349,9 +350,9 @@ static int keep_keys(struct import *import, const struct import_server *server)
 }
 
 /* --yes is none to more than an installed version could do. */
-static void take(struct import *import, struct item *item)
+static void mcp_import_take(struct import *import, struct item *item)
 {
-    const struct kg_node *offer = offer_of(item);
+    const struct kg_node *offer = mcp_import_offer_of(item);
     kg_auto(kg_free) char *id = kg_str_dup(cli_text(item->consent.doc->root, "id"));
     kg_auto(kg_free) char *hash = kg_str_dup(cli_text(offer, "hash"));
     const struct door_yes yes = {.hash = hash, .allow_new_capabilities = import->tty >= 0};
@@ -359,27 +360,27 @@ static void take(struct import *import, struct item *item)
     if (code == CLI_DONE)
         code = import->door->ops->approve(import->door, id, &yes, &item->consent);
     if (code == CLI_DONE)
-        code = wait_while(import, item, "installing");
+        code = mcp_import_wait_while(import, item, "installing");
     const struct kg_node *error =
         item->consent.doc ? kg_node_typed(item->consent.doc->root, "error", KG_OBJECT) : NULL;
     if (code != CLI_DONE || error != NULL) {
-        give_up(item, FAILED, error ? cli_text(error, "message") : KG_STR("see above"));
+        mcp_import_give_up(item, FAILED, error ? cli_text(error, "message") : KG_STR("see above"));
         return;
     }
     item->fate = IMPORTED;
 }
 
-static void ask_about(struct import *import, struct item *item)
+static void mcp_import_ask_about(struct import *import, struct item *item)
 {
     kg_auto(kg_free) char *question = kg_format("Import %s?", item->server->plugin);
     bool says_yes = cli_has(import->cli, "yes") ||
                     (!terminal_was_interrupted() && terminal_ask(import->tty, question));
     if (says_yes) {
-        take(import, item);
+        mcp_import_take(import, item);
         return;
     }
-    decline(import, item);
-    give_up(item, DECLINED, KG_STR("declined"));
+    mcp_import_decline(import, item);
+    mcp_import_give_up(item, DECLINED, KG_STR("declined"));
 }
 
 /* -- tools, for which a second yes is needed --------------------------------------------------- */
@@ -423,8 +424,8 @@ static void print_fates(const struct import *import)
         kg_json_named_text(&json, "state", fate_names[item->fate]);
         kg_json_named_text(&json, "why", item->why);
         kg_json_key(&json, "offer");
-        if (offer_of(item) != NULL)
-            kg_json_node(&json, offer_of(item));
+        if (mcp_import_offer_of(item) != NULL)
+            kg_json_node(&json, mcp_import_offer_of(item));
         else
             kg_json_null(&json);
         kg_json_end(&json, '}');
@@ -445,12 +446,13 @@ static void say_unset(const struct import *import, const struct import_server *s
     }
 }
 
-static int end(struct import *import)
+static int mcp_import_end(struct import *import)
 {
     if (import->cli->json)
         print_fates(import);
     else
-        printf("✓ imported %zu of %zu\n", count_of(import, IMPORTED), import->list.count);
+        printf("✓ imported %zu of %zu\n", mcp_import_count_of(import, IMPORTED),
+               import->list.count);
     for (size_t i = 0; i < import->list.count; i++) {
         const struct item *item = &import->items[i];
         if (item->fate == IMPORTED)
@@ -458,16 +460,16 @@ static int end(struct import *import)
         if (item->fate == FAILED && !import->cli->json)
             fprintf(stderr, "%s was not imported: %s\n", item->server->plugin, item->why);
     }
-    return count_of(import, FAILED) > 0 ? CLI_FAILED : CLI_DONE;
+    return mcp_import_count_of(import, FAILED) > 0 ? CLI_FAILED : CLI_DONE;
 }
 
 /* Nobody can be asked, and nobody said yes: it was shown, and that is all. */
-static int refuse_unasked(struct import *import)
+static int mcp_import_refuse_unasked(struct import *import)
 {
     struct kg_err err;
     for (size_t i = 0; i < import->list.count; i++)
         if (import->items[i].fate == WAITS)
-            decline(import, &import->items[i]);
+            mcp_import_decline(import, &import->items[i]);
     if (import->cli->json)
         print_fates(import);
     kg_fail(&err, KG_E_REFUSED, "there is no terminal to ask on, so nothing was imported");
@@ -475,7 +477,7 @@ static int refuse_unasked(struct import *import)
     return print_error(&err);
 }
 
-static int run(struct import *import)
+static int mcp_import_run(struct import *import)
 {
     struct kg_err err;
     int code = find_servers(import);
@@ -486,19 +488,19 @@ static int run(struct import *import)
         kg_hint(&err, "name the file: kaged mcp import FILE");
         return print_error(&err);
     }
-    choose(import);
+    mcp_import_choose(import);
     terminal_catch_interrupts();
     fetch_all(import);
     show_screen(import);
-    if (import->tty < 0 && !cli_has(import->cli, "yes") && count_of(import, WAITS) > 0)
-        return refuse_unasked(import);
+    if (import->tty < 0 && !cli_has(import->cli, "yes") && mcp_import_count_of(import, WAITS) > 0)
+        return mcp_import_refuse_unasked(import);
     for (size_t i = 0; i < import->list.count; i++)
         if (import->items[i].fate == WAITS)
-            ask_about(import, &import->items[i]);
+            mcp_import_ask_about(import, &import->items[i]);
     for (size_t i = 0; i < import->list.count; i++)
         if (import->items[i].fate == IMPORTED)
             see_tools(import, &import->items[i]);
-    return end(import);
+    return mcp_import_end(import);
 }
 
 int cli_mcp_import(struct cli *cli)
@@ -511,5 +513,5 @@ int cli_mcp_import(struct cli *cli)
     }
     kg_auto(import_end) struct import import = {
         .cli = cli, .tty = cli_has(cli, "yes") ? -1 : terminal_open(), .door = door_to_daemon(cli)};
-    return run(&import);
+    return mcp_import_run(&import);
 }

@@ -75,7 +75,7 @@ struct bridge {
 
 /* -- to the client ----------------------------------------------------------------------------- */
 
-static void say(struct bridge *bridge, struct kg_str message)
+static void mcp_serve_say(struct bridge *bridge, struct kg_str message)
 {
     kg_auto(kg_buf_free) struct kg_buf line = {0};
     kg_buf_str(&line, message);
@@ -101,7 +101,7 @@ static void say_error(struct bridge *bridge, struct kg_str id, const char *messa
     kg_json_named_text(&json, "message", message);
     kg_json_end(&json, '}');
     kg_json_end(&json, '}');
-    say(bridge, kg_buf_view(&text));
+    mcp_serve_say(bridge, kg_buf_view(&text));
 }
 
 /* -- the daemon -------------------------------------------------------------------------------- */
@@ -172,7 +172,7 @@ static struct link *link_new(struct bridge *bridge, enum link_kind kind, int fd)
 }
 
 /* A text between quotes. */
-static void put_header(struct kg_buf *headers, const char *name, struct kg_str raw)
+static void mcp_serve_put_header(struct kg_buf *headers, const char *name, struct kg_str raw)
 {
     kg_auto(kg_buf_free) struct kg_buf text = {0};
     if (raw.length < 2 || raw.data[0] != '"' || raw.length > HEADER_TEXT_MAX)
@@ -185,8 +185,8 @@ static void put_header(struct kg_buf *headers, const char *name, struct kg_str r
 }
 
 /* What a modern request says in its body is repeated in its headers. */
-static void put_headers(struct bridge *bridge, const struct rpc_message *message,
-                        struct kg_buf *headers)
+static void mcp_serve_put_headers(struct bridge *bridge, const struct rpc_message *message,
+                                  struct kg_buf *headers)
 {
     struct kg_str meta, version, name;
     kg_buf_text(headers, ACCEPT);
@@ -196,22 +196,22 @@ static void put_headers(struct bridge *bridge, const struct rpc_message *message
                        kg_json_member(message->params, "_meta", &meta) &&
                        kg_json_member(meta, META_VERSION, &version);
     if (has_version)
-        put_header(headers, "MCP-Protocol-Version", version);
+        mcp_serve_put_header(headers, "MCP-Protocol-Version", version);
     bridge->is_modern |= has_version;
     if (!has_version)
         return;
     kg_buf_printf(headers, "Mcp-Method: %s\r\n", message->method);
     if (kg_json_member(message->params, "name", &name) ||
         kg_json_member(message->params, "uri", &name))
-        put_header(headers, "Mcp-Name", name);
+        mcp_serve_put_header(headers, "Mcp-Name", name);
 }
 
-static bool post(struct bridge *bridge, enum link_kind kind, struct kg_str line,
-                 const struct rpc_message *message)
+static bool mcp_serve_post(struct bridge *bridge, enum link_kind kind, struct kg_str line,
+                           const struct rpc_message *message)
 {
     kg_auto(kg_buf_free) struct kg_buf headers = {0};
     struct kg_err err = {0};
-    put_headers(bridge, message, &headers);
+    mcp_serve_put_headers(bridge, message, &headers);
     const struct client_request request = {
         .method = "POST",
         .target = kg_buf_terminate(&bridge->target),
@@ -235,7 +235,7 @@ static bool post_line(struct bridge *bridge, enum link_kind kind, struct kg_str 
 {
     struct rpc_message message;
     rpc_parse(line, &message);
-    return post(bridge, kind, line, &message);
+    return mcp_serve_post(bridge, kind, line, &message);
 }
 
 /* -- the session ------------------------------------------------------------------------------- */
@@ -255,7 +255,7 @@ static void ask_for_news(struct bridge *bridge)
 }
 
 /* What cannot be said yet waits until there is a session for it. */
-static void keep_waiting(struct bridge *bridge, struct kg_str line)
+static void mcp_serve_keep_waiting(struct bridge *bridge, struct kg_str line)
 {
     kg_buf_str(&bridge->waiting, line);
     kg_buf_char(&bridge->waiting, '\n');
@@ -271,7 +271,7 @@ static void begin_anew(struct bridge *bridge)
         bridge->is_over = true; /* no daemon can be had */
 }
 
-static void send_waiting(struct bridge *bridge)
+static void mcp_serve_send_waiting(struct bridge *bridge)
 {
     kg_auto(kg_buf_free) struct kg_buf lines = bridge->waiting;
     struct kg_str rest = kg_buf_view(&lines);
@@ -280,7 +280,7 @@ static void send_waiting(struct bridge *bridge)
         (void)post_line(bridge, LINK_MESSAGE, kg_str_cut(&rest, '\n'));
 }
 
-static void end_session(struct bridge *bridge)
+static void mcp_serve_end_session(struct bridge *bridge)
 {
     struct kg_err err;
     kg_auto(kg_free) char *headers = kg_format("Mcp-Session-Id: %s\r\n", bridge->session.data);
@@ -319,14 +319,14 @@ static int on_value(llhttp_t *parser, const char *at, size_t length)
     return HPE_OK;
 }
 
-static void tell(struct link *link, struct kg_str message)
+static void mcp_serve_tell(struct link *link, struct kg_str message)
 {
     struct rpc_message parsed;
     rpc_parse(message, &parsed);
     link->is_answered |= parsed.kind == RPC_RESULT || parsed.kind == RPC_ERROR ||
                          parsed.kind == RPC_INVALID_RESPONSE;
     if (link->kind != LINK_AGAIN)
-        say(link->bridge, message);
+        mcp_serve_say(link->bridge, message);
 }
 
 /* Each event has its message on one line. */
@@ -339,12 +339,12 @@ static void tell_events(struct link *link)
         struct kg_str line = {body->data + at, (size_t)(end - body->data) - at};
         at += line.length + 1;
         if (kg_str_starts(line, "data: ") && line.length > strlen("data: "))
-            tell(link, kg_str_from(line, strlen("data: ")));
+            mcp_serve_tell(link, kg_str_from(line, strlen("data: ")));
     }
     kg_buf_consume(body, at);
 }
 
-static int on_body(llhttp_t *parser, const char *at, size_t length)
+static int mcp_serve_on_body(llhttp_t *parser, const char *at, size_t length)
 {
     struct link *link = parser->data;
     if (length > LINE_MAX_BYTES - link->body.length)
@@ -355,7 +355,7 @@ static int on_body(llhttp_t *parser, const char *at, size_t length)
     return HPE_OK;
 }
 
-static int on_whole(llhttp_t *parser)
+static int mcp_serve_on_whole(llhttp_t *parser)
 {
     struct link *link = parser->data;
     link->is_whole = true;
@@ -365,11 +365,11 @@ static int on_whole(llhttp_t *parser)
 static const llhttp_settings_t settings = {
     .on_header_field = on_field,
     .on_header_value = on_value,
-    .on_body = on_body,
-    .on_message_complete = on_whole,
+    .on_body = mcp_serve_on_body,
+    .on_message_complete = mcp_serve_on_whole,
 };
 
-static bool is_lost(const struct link *link)
+static bool mcp_serve_is_lost(const struct link *link)
 {
     struct kg_str error, body = kg_buf_view(&link->body);
     return llhttp_get_status_code((llhttp_t *)&link->parser) == 404 &&
@@ -384,7 +384,7 @@ static void tell_whole(struct link *link)
     bool is_json = body.length > 0 && kg_json_check(body, NULL) == KG_JSON_OK;
     if (is_json && kg_json_member(body, "jsonrpc", &version)) {
         if (link->id.length > 0 || link->kind == LINK_AGAIN)
-            tell(link, body);
+            mcp_serve_tell(link, body);
         return;
     }
     kg_auto(kg_buf_free) struct kg_buf message = {0};
@@ -404,11 +404,11 @@ static void end_link(struct link *link)
     struct bridge *bridge = link->bridge;
     enum link_kind kind = link->kind;
     bool lost = kind != LINK_AGAIN && kind != LINK_GREETING && !link->is_old && link->is_whole &&
-                is_lost(link);
+                mcp_serve_is_lost(link);
     if (kind == LINK_NEWS)
         bridge->news_due_ms = bridge->session.length > 0 ? kg_monotonic_ms() + AGAIN_MS : 0;
     else if (lost)
-        keep_waiting(bridge, kg_buf_view(&link->message));
+        mcp_serve_keep_waiting(bridge, kg_buf_view(&link->message));
     else if (!link->is_answered)
         tell_whole(link);
     link_free(link);
@@ -420,12 +420,12 @@ static void end_link(struct link *link)
         ask_for_news(bridge);
     if (kind == LINK_AGAIN) {
         bridge->is_lost = false;
-        send_waiting(bridge);
+        mcp_serve_send_waiting(bridge);
         ask_for_news(bridge);
     }
 }
 
-static void read_link(struct link *link)
+static void mcp_serve_read_link(struct link *link)
 {
     char bytes[65536];
     ssize_t got = recv(link->fd, bytes, sizeof(bytes), 0);
@@ -448,7 +448,7 @@ static void make_target(struct bridge *bridge)
 }
 
 /* A folder of the system's as a whole is none. */
-static int find_project(const struct cli *cli, const char *folder, struct kg_buf *ret_id)
+static int mcp_serve_find_project(const struct cli *cli, const char *folder, struct kg_buf *ret_id)
 {
     kg_auto(kg_buf_free) struct kg_buf body = {0};
     struct kg_json_writer json = kg_json_writer(&body);
@@ -477,7 +477,7 @@ static int find_project(const struct cli *cli, const char *folder, struct kg_buf
 }
 
 /* "file:///srv/shop" is /srv/shop. Owned; NULL: it names no file of this machine. */
-static char *path_of(struct kg_str uri)
+static char *mcp_serve_path_of(struct kg_str uri)
 {
     static const char scheme[] = "file://";
     kg_auto(kg_buf_free) struct kg_buf path = {0};
@@ -505,7 +505,8 @@ static bool declares_roots(const struct rpc_message *message)
 
 static void ask_for_roots(struct bridge *bridge)
 {
-    say(bridge, KG_STR("{\"jsonrpc\":\"2.0\",\"id\":" ROOTS_ID ",\"method\":\"roots/list\"}"));
+    mcp_serve_say(bridge,
+                  KG_STR("{\"jsonrpc\":\"2.0\",\"id\":" ROOTS_ID ",\"method\":\"roots/list\"}"));
     bridge->asks_roots = true;
     bridge->roots_due_ms = kg_monotonic_ms() + ROOTS_MS;
 }
@@ -520,13 +521,14 @@ static void change_project(struct bridge *bridge, struct kg_buf *id)
             link_free(at);
     }
     bridge->news_due_ms = 0;
-    end_session(bridge);
+    mcp_serve_end_session(bridge);
     kg_buf_free(&bridge->project);
     bridge->project = *id;
     *id = (struct kg_buf){0};
     make_target(bridge);
     begin_anew(bridge);
-    say(bridge, KG_STR("{\"jsonrpc\":\"2.0\",\"method\":\"notifications/tools/list_changed\"}"));
+    mcp_serve_say(bridge,
+                  KG_STR("{\"jsonrpc\":\"2.0\",\"method\":\"notifications/tools/list_changed\"}"));
 }
 
 /* The first that is a folder of this machine. A client that says none, or nothing, keeps what it
@@ -540,14 +542,14 @@ static void take_roots(struct bridge *bridge, struct kg_str answer)
         kg_node_list(doc != NULL ? kg_node_get(doc->root, "result") : NULL, "roots");
     bridge->roots_due_ms = 0;
     for (uint32_t i = 0; folder == NULL && i < roots->count; i++)
-        folder = path_of(kg_node_text(&roots->items[i], "uri"));
+        folder = mcp_serve_path_of(kg_node_text(&roots->items[i], "uri"));
     bool changes = folder != NULL && bridge->session.length > 0 &&
-                   find_project(bridge->cli, folder, &id) == CLI_DONE && id.length > 0 &&
+                   mcp_serve_find_project(bridge->cli, folder, &id) == CLI_DONE && id.length > 0 &&
                    !kg_str_equal(kg_buf_view(&id), kg_buf_view(&bridge->project));
     if (changes)
         change_project(bridge, &id);
     else if (!bridge->is_lost)
-        send_waiting(bridge);
+        mcp_serve_send_waiting(bridge);
 }
 
 static bool is_roots_answer(const struct bridge *bridge, const struct rpc_message *message)
@@ -559,7 +561,7 @@ static bool is_roots_answer(const struct bridge *bridge, const struct rpc_messag
 /* -- from the client --------------------------------------------------------------------------- */
 
 /* Over HTTP a modern client cancels by leaving. */
-static bool cancel(struct bridge *bridge, const struct rpc_message *message)
+static bool mcp_serve_cancel(struct bridge *bridge, const struct rpc_message *message)
 {
     struct kg_str id;
     if (!bridge->is_modern || strcmp(message->method, "notifications/cancelled") != 0 ||
@@ -579,27 +581,27 @@ static bool tells_of_roots(const struct rpc_message *message)
            strcmp(message->method, "notifications/roots/list_changed") == 0;
 }
 
-static bool on_line(void *data, struct kg_str line)
+static bool mcp_serve_on_line(void *data, struct kg_str line)
 {
     struct bridge *bridge = data;
     struct rpc_message message;
     rpc_parse(line, &message);
     bool greets = strcmp(message.method, "initialize") == 0;
-    if (line.length == 0 || cancel(bridge, &message))
+    if (line.length == 0 || mcp_serve_cancel(bridge, &message))
         return true;
     if (greets) {
         bridge->greeting.length = bridge->session.length = 0;
         kg_buf_str(&bridge->greeting, line);
         bridge->has_roots = declares_roots(&message) && !cli_has(bridge->cli, "no-project");
-        bridge->is_greeting = post(bridge, LINK_GREETING, line, &message);
+        bridge->is_greeting = mcp_serve_post(bridge, LINK_GREETING, line, &message);
     } else if (is_roots_answer(bridge, &message)) {
         if (bridge->asks_roots)
             take_roots(bridge, line);
         bridge->asks_roots = false;
     } else if (bridge->is_lost || bridge->roots_due_ms != 0) {
-        keep_waiting(bridge, line);
+        mcp_serve_keep_waiting(bridge, line);
     } else {
-        (void)post(bridge, LINK_MESSAGE, line, &message);
+        (void)mcp_serve_post(bridge, LINK_MESSAGE, line, &message);
         if (bridge->has_roots && tells_of_roots(&message))
             ask_for_roots(bridge);
     }
@@ -614,7 +616,8 @@ static void read_input(struct bridge *bridge)
     ssize_t got = read(STDIN_FILENO, space, size);
     if (got < 0 && (errno == EINTR || errno == EAGAIN))
         return;
-    if (got <= 0 || frame_advance(&bridge->input, space, (size_t)got, on_line, bridge) != FRAME_OK)
+    if (got <= 0 ||
+        frame_advance(&bridge->input, space, (size_t)got, mcp_serve_on_line, bridge) != FRAME_OK)
         bridge->is_over = true;
 }
 
@@ -622,7 +625,7 @@ static void read_input(struct bridge *bridge)
 
 static volatile sig_atomic_t is_asked_to_leave;
 
-static void on_signal(int number)
+static void mcp_serve_on_signal(int number)
 {
     (void)number;
     is_asked_to_leave = 1;
@@ -630,13 +633,13 @@ static void on_signal(int number)
 
 static void catch_signals(void)
 {
-    const struct sigaction leave = {.sa_handler = on_signal};
+    const struct sigaction leave = {.sa_handler = mcp_serve_on_signal};
     sigaction(SIGTERM, &leave, NULL);
     sigaction(SIGINT, &leave, NULL);
     signal(SIGPIPE, SIG_IGN);
 }
 
-static int timeout_of(const struct bridge *bridge)
+static int mcp_serve_timeout_of(const struct bridge *bridge)
 {
     uint64_t now_ms = kg_monotonic_ms(), due_ms = bridge->news_due_ms;
     if (bridge->roots_due_ms != 0 && (due_ms == 0 || bridge->roots_due_ms < due_ms))
@@ -667,25 +670,25 @@ static bool has_link(const struct bridge *bridge, const struct link *link)
     return at != NULL;
 }
 
-static void turn(struct bridge *bridge)
+static void mcp_serve_turn(struct bridge *bridge)
 {
     struct pollfd fds[LINKS_MAX + 2];
     struct link *links[LINKS_MAX + 2];
     size_t count = list_fds(bridge, fds, links);
-    int ready = poll(fds, count, timeout_of(bridge));
+    int ready = poll(fds, count, mcp_serve_timeout_of(bridge));
     if (!bridge->is_over && bridge->news_due_ms != 0 && kg_monotonic_ms() >= bridge->news_due_ms)
         ask_for_news(bridge);
     if (bridge->roots_due_ms != 0 && kg_monotonic_ms() >= bridge->roots_due_ms)
         take_roots(bridge, KG_STR("{}"));
     for (size_t i = 1; ready > 0 && i < count; i++)
         if (fds[i].revents != 0 && has_link(bridge, links[i]))
-            read_link(links[i]);
+            mcp_serve_read_link(links[i]);
     if (ready > 0 && fds[0].revents != 0)
         read_input(bridge);
 }
 
 /* Answers that are on their way when the client has no more to say, as at the end of a pipe. */
-static void drain(struct bridge *bridge)
+static void mcp_serve_drain(struct bridge *bridge)
 {
     uint64_t until_ms = kg_monotonic_ms() + DRAIN_MS;
     for (const struct link *at = bridge->links; at != NULL && kg_monotonic_ms() < until_ms;) {
@@ -694,17 +697,17 @@ static void drain(struct bridge *bridge)
             continue;
         }
         bridge->news_due_ms = until_ms;
-        turn(bridge);
+        mcp_serve_turn(bridge);
         at = bridge->links;
     }
 }
 
-static void leave(struct bridge *bridge)
+static void mcp_serve_leave(struct bridge *bridge)
 {
     while (bridge->links != NULL)
         link_free(bridge->links);
     if (bridge->session.length > 0)
-        end_session(bridge);
+        mcp_serve_end_session(bridge);
     frame_free(&bridge->input);
     kg_buf_free(&bridge->door);
     kg_buf_free(&bridge->project);
@@ -724,10 +727,10 @@ static int wake_daemon(const struct cli *cli)
 }
 
 /* The folder that it was started in. */
-static int take_folder(struct bridge *bridge)
+static int mcp_serve_take_folder(struct bridge *bridge)
 {
     kg_auto(kg_free) char *folder = getcwd(NULL, 0);
-    return find_project(bridge->cli, folder, &bridge->project);
+    return mcp_serve_find_project(bridge->cli, folder, &bridge->project);
 }
 
 int cli_mcp_serve(struct cli *cli)
@@ -751,12 +754,12 @@ int cli_mcp_serve(struct cli *cli)
         client_put_query(&bridge.door, "search", KG_STR("true"));
     int code = wake_daemon(cli);
     if (code == CLI_DONE && !cli_has(cli, "no-project"))
-        code = take_folder(&bridge);
+        code = mcp_serve_take_folder(&bridge);
     make_target(&bridge);
     while (code == CLI_DONE && !bridge.is_over && !is_asked_to_leave)
-        turn(&bridge);
+        mcp_serve_turn(&bridge);
     if (!is_asked_to_leave)
-        drain(&bridge);
-    leave(&bridge);
+        mcp_serve_drain(&bridge);
+    mcp_serve_leave(&bridge);
     return code;
 }

@@ -18,7 +18,7 @@
 #define LOCK_TRY_MS  20
 
 /* A daemon holds it for life, another command for the moment of its change. */
-static int wait_for_lock(const struct cli *cli, int fd, struct kg_err *err)
+static int offline_wait_for_lock(const struct cli *cli, int fd, struct kg_err *err)
 {
     uint64_t until_ms = kg_monotonic_ms() + LOCK_WAIT_MS;
     while (flock(fd, LOCK_EX | LOCK_NB) < 0) {
@@ -44,7 +44,7 @@ int offline_lock(const struct cli *cli, struct kg_err *err)
     kg_auto(kg_close) int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (fd < 0)
         return kg_fail_errno(err, errno, "open lock file %s", path);
-    int result = wait_for_lock(cli, fd, err);
+    int result = offline_wait_for_lock(cli, fd, err);
     if (result < 0)
         return result;
     if (ftruncate(fd, 0) < 0)

@@ -74,7 +74,7 @@ int cli_orchestrator_list(struct cli *cli)
     return cli_show(cli, &request, put_orchestrators);
 }
 
-static void put_settings(struct kg_buf *out, const struct kg_node *plugin)
+static void orchestrator_put_settings(struct kg_buf *out, const struct kg_node *plugin)
 {
     const struct kg_node *settings = kg_node_list(plugin, "settings");
     for (uint32_t i = 0; i < settings->count; i++) {
@@ -108,7 +108,7 @@ static void put_orchestrator(struct kg_buf *out, const struct cli *cli,
         kg_buf_escaped(out, plugins->members[i].key);
         kg_buf_text(out, kg_node_is_true(&plugins->members[i].value, "active") ? "\n"
                                                                                : " (not active)\n");
-        put_settings(out, &plugins->members[i].value);
+        orchestrator_put_settings(out, &plugins->members[i].value);
     }
 }
 
@@ -171,7 +171,7 @@ static void put_saved(struct kg_buf *out, const struct cli *cli, const struct kg
 }
 
 /* An object of JSON: an argument, or with "-" what comes on stdin. */
-static int read_object(const char *text, struct kg_buf *ret_json, struct kg_err *err)
+static int orchestrator_read_object(const char *text, struct kg_buf *ret_json, struct kg_err *err)
 {
     if (strcmp(text, "-") == 0)
         return cli_read_stdin("the values", VALUES_MAX_BYTES, ret_json, err);
@@ -183,7 +183,7 @@ int cli_orchestrator_config(struct cli *cli)
 {
     kg_auto(kg_buf_free) struct kg_buf value = {0}, body = {0};
     struct kg_err err = {0};
-    if (read_object(cli_argument(cli, 1), &value, &err) < 0)
+    if (orchestrator_read_object(cli_argument(cli, 1), &value, &err) < 0)
         return print_error(&err);
     kg_buf_printf(&body, "{\"config\":%.*s}", KG_STR_ARG(kg_buf_view(&value)));
     return orchestrator_send(cli, "PATCH", "/config", kg_buf_view(&body), put_saved);
@@ -193,7 +193,7 @@ int cli_orchestrator_settings(struct cli *cli)
 {
     kg_auto(secret_wipe) struct kg_buf value = {0}, body = {0};
     struct kg_err err = {0};
-    if (read_object(cli_argument(cli, 2), &value, &err) < 0)
+    if (orchestrator_read_object(cli_argument(cli, 2), &value, &err) < 0)
         return print_error(&err);
     kg_buf_text(&body, "{\"plugin_settings\":{");
     kg_json_put_string(&body, kg_str(cli_argument(cli, 1)));
@@ -244,7 +244,7 @@ static void put_response(struct kg_buf *out, const struct cli *cli, const struct
 }
 
 /* A header cannot have a line end in it, nor what is no text. */
-static bool put_header(struct kg_buf *headers, const char *name, const char *value)
+static bool orchestrator_put_header(struct kg_buf *headers, const char *name, const char *value)
 {
     for (const char *at = value; *at != '\0'; at++)
         if ((unsigned char)*at < 0x20 || *at == 0x7F)
@@ -259,8 +259,8 @@ int cli_orchestrator_chat(struct cli *cli)
     struct kg_json_writer json = kg_json_writer(&body);
     if (!put_orchestrator_target(cli, &target, NULL, ""))
         return CLI_USAGE;
-    if (!put_header(&headers, "X-ORG-ID", cli_option_value(cli, "org")) ||
-        !put_header(&headers, "X-INSTANCE-ID", cli_argument(cli, 0)))
+    if (!orchestrator_put_header(&headers, "X-ORG-ID", cli_option_value(cli, "org")) ||
+        !orchestrator_put_header(&headers, "X-INSTANCE-ID", cli_argument(cli, 0)))
         return print_problem(CLI_USAGE, KG_STR("a name has a line end in it"), KG_STR_NULL);
     kg_json_begin(&json, '{');
     kg_json_named_text(&json, "message", cli_argument(cli, 1));

@@ -64,7 +64,7 @@ int cli_org_create(struct cli *cli)
     return cli_show(cli, &request, put_made);
 }
 
-static void put_changed(struct kg_buf *out, const struct cli *cli, const struct kg_node *answer)
+static void org_put_changed(struct kg_buf *out, const struct cli *cli, const struct kg_node *answer)
 {
     (void)cli;
     if (kg_node_is_true(answer, "is_deleted"))
@@ -79,7 +79,7 @@ static int org_change(const struct cli *cli, const char *change)
     put_org_target(&target, "/api/admin/orgs/", cli_argument(cli, 0), "");
     const struct client_request request = {
         .method = "PATCH", .target = kg_buf_terminate(&target), .body = kg_str(change)};
-    return cli_show(cli, &request, put_changed);
+    return cli_show(cli, &request, org_put_changed);
 }
 
 int cli_org_activate(struct cli *cli)
@@ -138,7 +138,7 @@ int cli_org_members(struct cli *cli)
     return cli_show(cli, &request, put_users);
 }
 
-static void put_member(struct kg_buf *out, const struct cli *cli, const struct kg_node *answer)
+static void org_put_member(struct kg_buf *out, const struct cli *cli, const struct kg_node *answer)
 {
     print_words(out, answer, "{name}");
     kg_buf_printf(out, " is %s of %s\n",
@@ -157,10 +157,10 @@ int cli_org_add_member(struct cli *cli)
     kg_json_end(&json, '}');
     const struct client_request request = {
         .method = "POST", .target = kg_buf_terminate(&target), .body = kg_buf_view(&body)};
-    return cli_show(cli, &request, put_member);
+    return cli_show(cli, &request, org_put_member);
 }
 
-static void put_removed(struct kg_buf *out, const struct cli *cli, const struct kg_node *answer)
+static void org_put_removed(struct kg_buf *out, const struct cli *cli, const struct kg_node *answer)
 {
     (void)answer;
     kg_buf_printf(out, "%s is not a member of %s any more\n", cli_argument(cli, 1),
@@ -173,5 +173,5 @@ int cli_org_remove_member(struct cli *cli)
     put_org_target(&target, "/api/orgs/", cli_argument(cli, 0), "/users/");
     kg_buf_percent(&target, kg_str(cli_argument(cli, 1)));
     const struct client_request request = {.method = "DELETE", .target = kg_buf_terminate(&target)};
-    return cli_show(cli, &request, put_removed);
+    return cli_show(cli, &request, org_put_removed);
 }

@@ -18,7 +18,7 @@ struct option_set {
     char letters[2 * SET_MAX + 3];
 };
 
-static void set_add(struct option_set *set, const struct cli_option *options)
+static void cli_parse_set_add(struct option_set *set, const struct cli_option *options)
 {
     for (; options->name != NULL && set->count < SET_MAX; options++) {
         set->longs[set->count] = (struct option){
@@ -109,7 +109,7 @@ static int bad_option(const struct cli *cli, const struct option_set *set, int f
 
 /* -- options ----------------------------------------------------------------------------------- */
 
-static void keep(struct cli *cli, const struct cli_option *option, const char *value)
+static void cli_parse_keep(struct cli *cli, const struct cli_option *option, const char *value)
 {
     for (size_t i = 0; cli->command != NULL && i < CLI_OPTIONS_MAX; i++)
         if (option == &cli->command->options[i]) {
@@ -136,7 +136,8 @@ static void keep(struct cli *cli, const struct cli_option *option, const char *v
  * Takes the options that follow argv[0]. Before the command is known only global ones are valid,
  * and they end at the first word. *ret_next is the index of the first word after them.
  */
-static int take_options(struct cli *cli, int argc, char **argv, int *ret_next, struct kg_err *err)
+static int cli_parse_take_options(struct cli *cli, int argc, char **argv, int *ret_next,
+                                  struct kg_err *err)
 {
     /* ':' tells a missing value from an unknown option; '+' stops at the first word. */
     struct option_set set = {.letters = ":"};
@@ -144,8 +145,8 @@ static int take_options(struct cli *cli, int argc, char **argv, int *ret_next, s
         strcpy(set.letters, "+:");
     /* getopt_long takes the first of a name: a command's own --version is not the global one. */
     if (cli->command != NULL)
-        set_add(&set, cli->command->options);
-    set_add(&set, cli_globals);
+        cli_parse_set_add(&set, cli->command->options);
+    cli_parse_set_add(&set, cli_globals);
     optind = 0;
     opterr = 0;
     int value;
@@ -153,7 +154,7 @@ static int take_options(struct cli *cli, int argc, char **argv, int *ret_next, s
         const struct cli_option *option = set_find(&set, value);
         if (option == NULL)
             return bad_option(cli, &set, value, argv, err);
-        keep(cli, option, optarg);
+        cli_parse_keep(cli, option, optarg);
     }
     *ret_next = optind;
     return 0;
@@ -170,7 +171,7 @@ static bool some_begins(const char *words)
 }
 
 /* Adds a word if there is a command that goes on with it. */
-static bool extend(struct cli *cli, const char *word)
+static bool cli_parse_extend(struct cli *cli, const char *word)
 {
     char words[CLI_WORDS_MAX];
     int length =
@@ -226,21 +227,22 @@ static int unknown_command(const struct cli *cli, const char *word, struct kg_er
 }
 
 /* Global options and words up to a command; *at is the index of the last word taken. */
-static int find_command(struct cli *cli, int argc, char **argv, int *at, struct kg_err *err)
+static int cli_parse_find_command(struct cli *cli, int argc, char **argv, int *at,
+                                  struct kg_err *err)
 {
     while (cli->command == NULL) {
         int next = 0;
-        int result = take_options(cli, argc - *at, argv + *at, &next, err);
+        int result = cli_parse_take_options(cli, argc - *at, argv + *at, &next, err);
         if (result < 0)
             return result;
         if (*at + next >= argc)
             return 0;
         *at += next;
-        if (!extend(cli, argv[*at]))
+        if (!cli_parse_extend(cli, argv[*at]))
             return unknown_command(cli, argv[*at], err);
     }
     /* "audit" is a command, and "audit verify" is one too. */
-    if (*at + 1 < argc && extend(cli, argv[*at + 1]))
+    if (*at + 1 < argc && cli_parse_extend(cli, argv[*at + 1]))
         (*at)++;
     return 0;
 }
@@ -283,10 +285,10 @@ int cli_parse(int argc, char **argv, struct cli *ret_cli, struct kg_err *err)
 {
     struct cli cli = {0};
     int at = 0;
-    int result = find_command(&cli, argc, argv, &at, err);
+    int result = cli_parse_find_command(&cli, argc, argv, &at, err);
     if (result == 0 && cli.command != NULL) {
         int next = 0;
-        result = take_options(&cli, argc - at, argv + at, &next, err);
+        result = cli_parse_take_options(&cli, argc - at, argv + at, &next, err);
         if (result == 0 && !cli.help)
             result = keep_arguments(&cli, argc - at - next, argv + at + next, err);
     }

@@ -155,7 +155,7 @@ static int say_unsettled(const struct cli *cli, const struct kg_node *plugin)
 }
 
 /* For whom it runs when it is needed. */
-static void put_projects(struct kg_buf *line, const struct kg_node *plugin)
+static void cli_plugin_put_projects(struct kg_buf *line, const struct kg_node *plugin)
 {
     const struct kg_node *projects = kg_node_list(plugin, "projects");
     for (uint32_t i = 0; i < projects->count; i++) {
@@ -175,7 +175,7 @@ static void say_settled(const struct cli *cli, const struct kg_node *plugin)
     else if (kg_str_is(cli_text(plugin, "state"), "idle"))
         print_words(&line, plugin, ": {state_meaning}");
     if (kg_str_is(cli_text(plugin, "state"), "idle"))
-        put_projects(&line, plugin);
+        cli_plugin_put_projects(&line, plugin);
     print_line(kg_buf_view(&line));
 }
 
@@ -188,7 +188,7 @@ static bool is_settled(const struct kg_node *plugin, const char *wanted_state)
             cli_text(plugin, "problem").length == 0);
 }
 
-static int change(struct cli *cli, const char *act, const char *wanted_state)
+static int cli_plugin_change(struct cli *cli, const char *act, const char *wanted_state)
 {
     kg_auto(kg_buf_free) struct kg_buf body = {0};
     kg_auto(kg_doc_cleanup) struct kg_doc *doc = NULL;
@@ -207,17 +207,17 @@ static int change(struct cli *cli, const char *act, const char *wanted_state)
 
 int cli_plugin_enable(struct cli *cli)
 {
-    return change(cli, "/enable", "running");
+    return cli_plugin_change(cli, "/enable", "running");
 }
 
 int cli_plugin_disable(struct cli *cli)
 {
-    return change(cli, "/disable", "disabled");
+    return cli_plugin_change(cli, "/disable", "disabled");
 }
 
 int cli_plugin_restart(struct cli *cli)
 {
-    return change(cli, "/restart", "running");
+    return cli_plugin_change(cli, "/restart", "running");
 }
 
 /* -- reload ------------------------------------------------------------------------------------ */

@@ -2,7 +2,7 @@
 #include "cli/install.h"
 
 /* "query [limit]" */
-static void put_parameters(struct kg_buf *out, const struct kg_node *schema)
+static void plugin_declared_put_parameters(struct kg_buf *out, const struct kg_node *schema)
 {
     const struct kg_node *properties =
         schema && schema->type == KG_OBJECT ? kg_node_get(schema, "properties") : NULL;
@@ -24,10 +24,11 @@ static bool waits(const struct kg_node *tool)
 }
 
 /* The state only where it says something: tools of a manifest were approved with it. */
-static void put_cells(struct table *table, const struct kg_node *tool, bool with_states)
+static void plugin_declared_put_cells(struct table *table, const struct kg_node *tool,
+                                      bool with_states)
 {
     kg_auto(kg_buf_free) struct kg_buf parameters = {0};
-    put_parameters(&parameters, kg_node_get(tool, "parameters_schema"));
+    plugin_declared_put_parameters(&parameters, kg_node_get(tool, "parameters_schema"));
     table_cell(table, cli_text(tool, "full_name"), NULL);
     if (with_states)
         table_cell(table, cli_text(tool, "state"), waits(tool) ? "yellow" : NULL);
@@ -47,7 +48,8 @@ static void put_dangers(struct kg_buf *out, const struct kg_node *tools)
     }
 }
 
-static void put_tools(struct kg_buf *out, const struct cli *cli, const struct kg_node *answer)
+static void plugin_declared_put_tools(struct kg_buf *out, const struct cli *cli,
+                                      const struct kg_node *answer)
 {
     static const char *const headings[] = {"TOOL", "PARAMETERS", "DESCRIPTION", NULL};
     static const char *const of_server[] = {"TOOL", "STATE", "PARAMETERS", "DESCRIPTION", NULL};
@@ -61,7 +63,7 @@ static void put_tools(struct kg_buf *out, const struct cli *cli, const struct kg
         with_states |= !kg_str_is(cli_text(&tools->items[i], "state"), "approved");
     struct table *table = table_new(with_states ? of_server : headings);
     for (uint32_t i = 0; i < tools->count; i++)
-        put_cells(table, &tools->items[i], with_states);
+        plugin_declared_put_cells(table, &tools->items[i], with_states);
     table_print(table);
     put_dangers(out, tools);
     if (cli_text(answer, "waits").length > 0) {
@@ -73,7 +75,8 @@ static void put_tools(struct kg_buf *out, const struct cli *cli, const struct kg
 
 /* -- the yes ----------------------------------------------------------------------------------- */
 
-static void put_fact(struct kg_buf *out, struct kg_str name, const struct kg_node *value_or_null)
+static void plugin_declared_put_fact(struct kg_buf *out, struct kg_str name,
+                                     const struct kg_node *value_or_null)
 {
     kg_auto(kg_buf_free) struct kg_buf text = {0};
     if (value_or_null == NULL || value_or_null->type == KG_NULL)
@@ -86,7 +89,8 @@ static void put_fact(struct kg_buf *out, struct kg_str name, const struct kg_nod
     kg_buf_char(out, '\n');
 }
 
-static void put_words(struct kg_buf *out, const char *what, const struct kg_node *tool)
+static void plugin_declared_put_words(struct kg_buf *out, const char *what,
+                                      const struct kg_node *tool)
 {
     struct kg_str description = cli_text(tool, "description");
     const struct kg_node *more = kg_node_typed(tool, "more", KG_OBJECT);
@@ -95,10 +99,10 @@ static void put_words(struct kg_buf *out, const char *what, const struct kg_node
         kg_buf_escaped(out, description);
         kg_buf_char(out, '\n');
     }
-    put_fact(out, KG_STR("parameters"), kg_node_get(tool, "parameters_schema"));
-    put_fact(out, KG_STR("annotations"), kg_node_get(tool, "annotations"));
+    plugin_declared_put_fact(out, KG_STR("parameters"), kg_node_get(tool, "parameters_schema"));
+    plugin_declared_put_fact(out, KG_STR("annotations"), kg_node_get(tool, "annotations"));
     for (uint32_t i = 0; more != NULL && i < more->count; i++)
-        put_fact(out, more->members[i].key, &more->members[i].value);
+        plugin_declared_put_fact(out, more->members[i].key, &more->members[i].value);
     if (cli_text(tool, "danger").length > 0)
         kg_buf_printf(out, "    DANGER: %.*s\n", KG_STR_ARG(cli_text(tool, "danger")));
 }
@@ -112,9 +116,9 @@ void show_waiting_tools(struct kg_buf *out, const struct kg_node *tools)
         kg_buf_printf(out, "  %s ", now != NULL ? "changed" : "new");
         kg_buf_escaped(out, cli_text(tool, "full_name"));
         kg_buf_char(out, '\n');
-        put_words(out, now != NULL ? "was: " : "", tool);
+        plugin_declared_put_words(out, now != NULL ? "was: " : "", tool);
         if (now != NULL)
-            put_words(out, "now: ", now);
+            plugin_declared_put_words(out, "now: ", now);
     }
 }
 
@@ -128,10 +132,10 @@ static int send_decision(const struct cli *cli, const char *key, struct kg_str v
     client_put_target(&target, "plugins", cli_argument(cli, 0), "/tools");
     const struct client_request request = {
         .method = "POST", .target = kg_buf_terminate(&target), .body = kg_buf_view(&body)};
-    return cli_show(cli, &request, put_tools);
+    return cli_show(cli, &request, plugin_declared_put_tools);
 }
 
-static bool says_yes(const struct cli *cli)
+static bool plugin_declared_says_yes(const struct cli *cli)
 {
     kg_auto(kg_close) int tty = terminal_open();
     if (cli_has(cli, "yes"))
@@ -139,7 +143,7 @@ static bool says_yes(const struct cli *cli)
     return tty >= 0 && terminal_ask(tty, "Approve these tools?");
 }
 
-static int approve(const struct cli *cli)
+static int plugin_declared_approve(const struct cli *cli)
 {
     kg_auto(kg_buf_free) struct kg_buf body = {0}, shown = {0};
     kg_auto(kg_doc_cleanup) struct kg_doc *doc = NULL;
@@ -154,7 +158,7 @@ static int approve(const struct cli *cli)
     }
     show_waiting_tools(&shown, kg_node_list(doc->root, "tools"));
     fwrite(shown.data, 1, shown.length, stderr);
-    if (says_yes(cli))
+    if (plugin_declared_says_yes(cli))
         return send_decision(cli, "approve", digest);
     kg_fail(&err, KG_E_REFUSED, "plugin %s: its tools were not approved", cli_argument(cli, 0));
     kg_hint(&err, "without a terminal: --approve --yes");
@@ -165,8 +169,8 @@ int cli_plugin_tools(struct cli *cli)
 {
     const char *off = cli_option_value(cli, "off"), *on = cli_option_value(cli, "on");
     if (cli_has(cli, "approve"))
-        return approve(cli);
+        return plugin_declared_approve(cli);
     if (off != NULL || on != NULL)
         return send_decision(cli, off ? "off" : "on", kg_str(off ? off : on));
-    return cli_show_plugin(cli, "GET", "/tools", put_tools);
+    return cli_show_plugin(cli, "GET", "/tools", plugin_declared_put_tools);
 }

@@ -5,7 +5,7 @@
 #include "cli/rows.h"
 
 /* The value as JSON; of one that is not shown, that it is not. */
-static void put_value(struct kg_buf *out, const struct kg_node *knob)
+static void plugin_knobs_put_value(struct kg_buf *out, const struct kg_node *knob)
 {
     const struct kg_node *value = kg_node_get(knob, "value");
     if (kg_node_is_true(knob, "hidden"))
@@ -98,7 +98,7 @@ int cli_plugin_knobs_get(struct cli *cli)
     if (value != NULL && value->type == KG_STRING)
         kg_buf_escaped(&text, value->text);
     else
-        put_value(&text, knob);
+        plugin_knobs_put_value(&text, knob);
     print_line(kg_buf_view(&text));
     return CLI_DONE;
 }
@@ -106,7 +106,8 @@ int cli_plugin_knobs_get(struct cli *cli)
 /* -- turning ----------------------------------------------------------------------------------- */
 
 /* Numbers and flags are written as in JSON; all other types are texts. */
-static int put_typed(struct kg_buf *out, struct kg_str type, const char *value, struct kg_err *err)
+static int plugin_knobs_put_typed(struct kg_buf *out, struct kg_str type, const char *value,
+                                  struct kg_err *err)
 {
     bool is_number = kg_str_is(type, "range") || kg_str_is(type, "int_range");
     if (!is_number && !kg_str_is(type, "boolean")) {
@@ -133,7 +134,7 @@ static int make_body(const struct cli *cli, const struct kg_node *knob, struct k
     }
     kg_buf_text(ret_body, "{\"value\":");
     if (value != NULL)
-        result = put_typed(ret_body, cli_text(knob, "type"), value, err);
+        result = plugin_knobs_put_typed(ret_body, cli_text(knob, "type"), value, err);
     else
         kg_buf_text(ret_body, "null");
     kg_buf_char(ret_body, '}');

@@ -37,7 +37,7 @@ static const struct {
     {NULL, "invalid", "invalid config"},
 };
 
-static size_t reason_of(const struct kg_node *plugin)
+static size_t plugin_list_reason_of(const struct kg_node *plugin)
 {
     size_t i = 0;
     while (reasons[i].code != NULL && !kg_str_is(cli_text(plugin, "problem_code"), reasons[i].code))
@@ -45,7 +45,7 @@ static size_t reason_of(const struct kg_node *plugin)
     return i;
 }
 
-static void put_cut(struct table *table, struct kg_str text, size_t columns)
+static void plugin_list_put_cut(struct table *table, struct kg_str text, size_t columns)
 {
     kg_auto(kg_buf_free) struct kg_buf cut = {0};
     kg_buf_str(&cut, text);
@@ -53,8 +53,9 @@ static void put_cut(struct table *table, struct kg_str text, size_t columns)
     table_cell(table, kg_buf_view(&cut), NULL);
 }
 
-static void put_figure(struct table *table, void (*print)(struct kg_buf *out, int64_t number),
-                       int64_t number, bool shown)
+static void plugin_list_put_figure(struct table *table,
+                                   void (*print)(struct kg_buf *out, int64_t number),
+                                   int64_t number, bool shown)
 {
     kg_auto(kg_buf_free) struct kg_buf text = {0};
     if (shown)
@@ -87,16 +88,17 @@ static void put_brief_row(struct table *table, const struct kg_node *plugin,
     int64_t starts = kg_node_number(plugin, "starts"),
             memory = kg_node_number(plugin, "memory_bytes");
     bool runs = cli_time(plugin, "started_at", &started_ms);
-    put_cut(table, cli_text(plugin, "name"), widths->name);
-    put_cut(table, cli_text(plugin, "version"), widths->version);
-    table_cell(table, is_invalid(plugin) ? kg_str(reasons[reason_of(plugin)].word) : state,
+    plugin_list_put_cut(table, cli_text(plugin, "name"), widths->name);
+    plugin_list_put_cut(table, cli_text(plugin, "version"), widths->version);
+    table_cell(table,
+               is_invalid(plugin) ? kg_str(reasons[plugin_list_reason_of(plugin)].word) : state,
                is_invalid(plugin) ? "red" : state_color(state));
-    put_figure(table, print_age, kg_wall_ms() - started_ms, runs);
-    put_figure(table, print_short, calls, true);
-    put_figure(table, print_latency, kg_node_number(plugin, "p50_us"), calls > 0);
-    put_figure(table, print_latency, kg_node_number(plugin, "p99_us"), calls > 0);
-    put_figure(table, print_short, starts > 0 ? starts - 1 : 0, true);
-    put_figure(table, print_bytes, memory, memory > 0);
+    plugin_list_put_figure(table, print_age, kg_wall_ms() - started_ms, runs);
+    plugin_list_put_figure(table, print_short, calls, true);
+    plugin_list_put_figure(table, print_latency, kg_node_number(plugin, "p50_us"), calls > 0);
+    plugin_list_put_figure(table, print_latency, kg_node_number(plugin, "p99_us"), calls > 0);
+    plugin_list_put_figure(table, print_short, starts > 0 ? starts - 1 : 0, true);
+    plugin_list_put_figure(table, print_bytes, memory, memory > 0);
     if (widths->description)
         table_cell(table, cli_text(plugin, "description"), NULL);
 }
@@ -111,7 +113,7 @@ static void put_devs(struct kg_buf *out, const struct kg_node *plugins)
 }
 
 /* Why a plugin cannot be used, or has stopped being what its manifest says. */
-static void put_problems(struct kg_buf *out, const struct kg_node *plugins)
+static void plugin_list_put_problems(struct kg_buf *out, const struct kg_node *plugins)
 {
     for (uint32_t i = 0; i < plugins->count; i++) {
         const struct kg_node *plugin = &plugins->items[i];
@@ -119,7 +121,7 @@ static void put_problems(struct kg_buf *out, const struct kg_node *plugins)
             continue;
         print_words(out, plugin, "{name} is {state}");
         if (is_invalid(plugin))
-            kg_buf_printf(out, " (%s)", reasons[reason_of(plugin)].words);
+            kg_buf_printf(out, " (%s)", reasons[plugin_list_reason_of(plugin)].words);
         print_words(out, plugin, ": {problem}\n");
     }
 }
@@ -147,7 +149,8 @@ static void put_verbose_row(struct table *table, const struct kg_node *plugin)
     table_texts(table, plugin, (const char *const[]){"homepage", "dir", "description", NULL});
 }
 
-static void put_plugins(struct kg_buf *out, const struct cli *cli, const struct kg_node *answer)
+static void plugin_list_put_plugins(struct kg_buf *out, const struct cli *cli,
+                                    const struct kg_node *answer)
 {
     const struct widths widths = widths_here();
     const char *const brief[] = {
@@ -171,11 +174,11 @@ static void put_plugins(struct kg_buf *out, const struct cli *cli, const struct 
     }
     table_print(table);
     put_devs(out, plugins);
-    put_problems(out, plugins);
+    plugin_list_put_problems(out, plugins);
 }
 
 int cli_plugin_list(struct cli *cli)
 {
     const struct client_request request = {.method = "GET", .target = "/api/v1/plugins"};
-    return cli_show(cli, &request, put_plugins);
+    return cli_show(cli, &request, plugin_list_put_plugins);
 }

@@ -92,7 +92,7 @@ static const struct language *take_language(const struct cli *cli, struct kg_err
 
 /* -- the share tree ---------------------------------------------------------------------------- */
 
-static bool is_folder(const char *path)
+static bool plugin_new_is_folder(const char *path)
 {
     struct stat there;
     return stat(path, &there) == 0 && S_ISDIR(there.st_mode);
@@ -102,9 +102,9 @@ static int check_share(const char *share, const struct language *language, struc
 {
     kg_auto(kg_free) char *sdks = kg_format("%s/sdk", share);
     kg_auto(kg_free) char *sdk = kg_format("%s/%s", sdks, language->folder);
-    if (is_folder(sdk))
+    if (plugin_new_is_folder(sdk))
         return 0;
-    if (is_folder(sdks)) {
+    if (plugin_new_is_folder(sdks)) {
         kg_fail(err, KG_E_NOT_FOUND, "plugin new: %s has no SDK for %s", share,
                 language->full_name);
         kg_hint(err, "in the source of kaged, scripts/share %s puts it there", language->folder);
@@ -118,7 +118,7 @@ static int check_share(const char *share, const struct language *language, struc
 /* -- copying ----------------------------------------------------------------------------------- */
 
 /* What was read, with the template's name replaced; a name of NULL leaves all as it is. */
-static void put_renamed(struct kg_buf *out, struct kg_str text, const char *name)
+static void plugin_new_put_renamed(struct kg_buf *out, struct kg_str text, const char *name)
 {
     const size_t length = strlen(TEMPLATE_NAME);
     const char *found;
@@ -133,14 +133,14 @@ static void put_renamed(struct kg_buf *out, struct kg_str text, const char *name
     kg_buf_str(out, text);
 }
 
-static int copy_file(const char *from, const char *to, mode_t mode, const char *name,
-                     struct kg_err *err)
+static int plugin_new_copy_file(const char *from, const char *to, mode_t mode, const char *name,
+                                struct kg_err *err)
 {
     kg_auto(kg_buf_free) struct kg_buf text = {0}, written = {0};
     int result = kg_read_file(from, FILE_BYTES_MAX, &text, err);
     if (result < 0)
         return result;
-    put_renamed(&written, kg_buf_view(&text), name);
+    plugin_new_put_renamed(&written, kg_buf_view(&text), name);
     kg_auto(kg_close) int fd =
         open(to, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode & S_IXUSR ? 0777 : 0666);
     result = fd < 0 ? -errno : kg_write_all(fd, written.data, written.length);
@@ -150,8 +150,8 @@ static int copy_file(const char *from, const char *to, mode_t mode, const char *
 static int copy_tree(const char *from, const char *to, const char *name, int depth,
                      struct kg_err *err);
 
-static int copy_entry(const char *from, const char *to, const char *name, int depth,
-                      struct kg_err *err)
+static int plugin_new_copy_entry(const char *from, const char *to, const char *name, int depth,
+                                 struct kg_err *err)
 {
     struct stat there;
     if (lstat(from, &there) < 0)
@@ -159,7 +159,7 @@ static int copy_entry(const char *from, const char *to, const char *name, int de
     if (S_ISDIR(there.st_mode))
         return copy_tree(from, to, name, depth + 1, err);
     if (S_ISREG(there.st_mode))
-        return copy_file(from, to, there.st_mode, name, err);
+        return plugin_new_copy_file(from, to, there.st_mode, name, err);
     return kg_fail(err, KG_E_IO, "copy %s: it is neither a file nor a folder", from);
 }
 
@@ -177,7 +177,7 @@ static int copy_tree(const char *from, const char *to, const char *name, int dep
         kg_auto(kg_free) char *source = kg_format("%s/%s", from, entry->d_name);
         kg_auto(kg_free) char *target = kg_format("%s/%s", to, entry->d_name);
         if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0)
-            result = copy_entry(source, target, name, depth, err);
+            result = plugin_new_copy_entry(source, target, name, depth, err);
     }
     closedir(dir);
     return result;
@@ -185,7 +185,7 @@ static int copy_tree(const char *from, const char *to, const char *name, int dep
 
 /* -- the plugin's folder ----------------------------------------------------------------------- */
 
-static int check_name(const char *name, struct kg_err *err)
+static int plugin_new_check_name(const char *name, struct kg_err *err)
 {
     if (manifest_name_is_valid(kg_str(name)))
         return 0;
@@ -194,7 +194,7 @@ static int check_name(const char *name, struct kg_err *err)
                    "a name is of a-z, 0-9 and dashes, begins with a letter, and has at most 64");
 }
 
-static int check_folder(const char *folder, struct kg_err *err)
+static int plugin_new_check_folder(const char *folder, struct kg_err *err)
 {
     const struct dirent *entry;
     bool empty = true;
@@ -254,13 +254,14 @@ static int build(const char *folder, struct kg_err *err)
 
 /* -- what to do next --------------------------------------------------------------------------- */
 
-static void put_row(struct kg_buf *out, const char *what, const char *meaning)
+static void plugin_new_put_row(struct kg_buf *out, const char *what, const char *meaning)
 {
     kg_buf_printf(out, "  %-28s %s\n", what, meaning);
 }
 
-static void put_words(struct kg_buf *out, const struct cli *cli, const struct language *language,
-                      const char *name, const char *folder)
+static void plugin_new_put_words(struct kg_buf *out, const struct cli *cli,
+                                 const struct language *language, const char *name,
+                                 const char *folder)
 {
     kg_auto(kg_free) char *self = cli_self(cli);
     kg_auto(kg_free) char *test = kg_format("%s plugin test .", self);
@@ -269,22 +270,22 @@ static void put_words(struct kg_buf *out, const struct cli *cli, const struct la
     kg_auto(kg_free) char *pack = kg_format("%s plugin pack .", self);
     kg_buf_printf(out, "%s is %s in %s, in the folder %s\n", name,
                   language->is_mcp ? "an MCP server" : "a plugin", language->full_name, folder);
-    put_row(out, MANIFEST_FILE,
-            language->is_mcp ? "what it is and needs" : "what it is, needs and offers");
-    put_row(out, language->program, "what it does");
-    put_row(out, "tests/", "its own tests");
-    put_row(out, language->sdk, language->is_mcp ? "the protocol" : "the SDK, a copy");
+    plugin_new_put_row(out, MANIFEST_FILE,
+                       language->is_mcp ? "what it is and needs" : "what it is, needs and offers");
+    plugin_new_put_row(out, language->program, "what it does");
+    plugin_new_put_row(out, "tests/", "its own tests");
+    plugin_new_put_row(out, language->sdk, language->is_mcp ? "the protocol" : "the SDK, a copy");
     kg_buf_printf(out, "next\n  cd %s\n", folder);
-    put_row(out, language->test, "run its own tests");
-    put_row(out, test, "run it in its cage, with messages good and bad");
-    put_row(out, dev, "run it, and anew after each change");
-    put_row(out, install, "install it here");
+    plugin_new_put_row(out, language->test, "run its own tests");
+    plugin_new_put_row(out, test, "run it in its cage, with messages good and bad");
+    plugin_new_put_row(out, dev, "run it, and anew after each change");
+    plugin_new_put_row(out, install, "install it here");
     if (language->is_mcp)
-        put_row(out, pack, "make one file of it, for others");
+        plugin_new_put_row(out, pack, "make one file of it, for others");
 }
 
-static void put_json(struct kg_buf *out, const struct language *language, const char *name,
-                     const char *folder)
+static void plugin_new_put_json(struct kg_buf *out, const struct language *language,
+                                const char *name, const char *folder)
 {
     struct kg_json_writer json = kg_json_writer(out);
     kg_json_begin(&json, '{');
@@ -304,14 +305,15 @@ int cli_plugin_new(struct cli *cli)
     kg_auto(kg_buf_free) struct kg_buf out = {0};
     struct kg_err err;
     const struct language *language = take_language(cli, &err);
-    if (language == NULL || check_name(name, &err) < 0 || check_share(share, language, &err) < 0 ||
-        check_folder(folder, &err) < 0 || write_plugin(share, language, name, folder, &err) < 0 ||
+    if (language == NULL || plugin_new_check_name(name, &err) < 0 ||
+        check_share(share, language, &err) < 0 || plugin_new_check_folder(folder, &err) < 0 ||
+        write_plugin(share, language, name, folder, &err) < 0 ||
         (language->built && build(folder, &err) < 0))
         return print_error(&err);
     if (cli->json)
-        put_json(&out, language, name, folder);
+        plugin_new_put_json(&out, language, name, folder);
     else
-        put_words(&out, cli, language, name, folder);
+        plugin_new_put_words(&out, cli, language, name, folder);
     print_out(&out);
     return CLI_DONE;
 }

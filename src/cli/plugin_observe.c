@@ -75,7 +75,7 @@ static int set_list(struct kg_buf *text, const char *key, const char *const *ite
     return edit_yaml_set(text, &key, 1, doc->root, err);
 }
 
-static int read_manifest(struct observe_subject *subject, struct kg_err *err)
+static int plugin_observe_read_manifest(struct observe_subject *subject, struct kg_err *err)
 {
     kg_auto(kg_problems_free) struct kg_problems problems = {0};
     subject->manifest = manifest_read(kg_buf_view(&subject->text), &problems);
@@ -99,10 +99,11 @@ static bool has_arguments(const struct cli *cli, char *const *command)
 }
 
 /* Words behind the subject are more of its command. */
-static int add_arguments(const struct cli *cli, struct observe_subject *subject, struct kg_err *err)
+static int plugin_observe_add_arguments(const struct cli *cli, struct observe_subject *subject,
+                                        struct kg_err *err)
 {
     size_t count = 0, more = cli->argument_count - 1;
-    int result = read_manifest(subject, err);
+    int result = plugin_observe_read_manifest(subject, err);
     if (result < 0 || more == 0 || has_arguments(cli, subject->manifest->command))
         return result;
     size_t had = kg_list_count(subject->manifest->command);
@@ -114,7 +115,7 @@ static int add_arguments(const struct cli *cli, struct observe_subject *subject,
     result = set_list(&subject->text, "command", words, count, err);
     free(words);
     manifest_free(kg_steal(&subject->manifest));
-    return result < 0 ? result : read_manifest(subject, err);
+    return result < 0 ? result : plugin_observe_read_manifest(subject, err);
 }
 
 /* A folder without a manifest may say otherwise what its program is. */
@@ -139,7 +140,8 @@ static int complete_text(const char *dir, struct kg_buf *text, struct kg_err *er
     return kg_hint(err, "name the program itself");
 }
 
-static int take_folder(const char *dir, struct observe_subject *subject, struct kg_err *err)
+static int plugin_observe_take_folder(const char *dir, struct observe_subject *subject,
+                                      struct kg_err *err)
 {
     subject->dir = kg_strdup(dir);
     subject->file = kg_path_join(dir, MANIFEST_FILE);
@@ -164,7 +166,8 @@ static int make_temporary(struct observe_subject *subject, struct kg_err *err)
  * A program gets the manifest that an install of it would have, but for what its arguments name, in
  * a folder kaged-NAME here; one that is there from before is taken.
  */
-static int take_program(const char *path, struct observe_subject *subject, struct kg_err *err)
+static int plugin_observe_take_program(const char *path, struct observe_subject *subject,
+                                       struct kg_err *err)
 {
     kg_auto(kg_free) char *name = store_server_name(kg_path_name(path));
     struct store_source source = {.kind = STORE_PROGRAM, .place = (char *)path};
@@ -184,8 +187,9 @@ static int take_program(const char *path, struct observe_subject *subject, struc
     return result < 0 ? result : kg_read_file(made, KG_DOC_BYTES_MAX, &subject->text, err);
 }
 
-static int take_installed(const struct cli *cli, const struct config *config, const char *name,
-                          struct observe_subject *subject, struct kg_err *err)
+static int plugin_observe_take_installed(const struct cli *cli, const struct config *config,
+                                         const char *name, struct observe_subject *subject,
+                                         struct kg_err *err)
 {
     const struct store_parts parts = {.paths = &cli->paths,
                                       .plugins_dir = config_plugins_dir(config, &cli->paths)};
@@ -208,7 +212,7 @@ static int take_grants(const struct cli *cli, struct observe_subject *subject, s
     if (subject->name == NULL || access(cli->paths.local_file, R_OK) < 0)
         return 0;
     struct local *local = local_load(cli->paths.local_file, LOCAL_LEAVE, err);
-    if (local == NULL || read_manifest(subject, err) < 0) {
+    if (local == NULL || plugin_observe_read_manifest(subject, err) < 0) {
         local_free(local);
         return -EINVAL;
     }
@@ -223,14 +227,15 @@ static int take_grants(const struct cli *cli, struct observe_subject *subject, s
     return result;
 }
 
-static int take_package(const struct cli *cli, const struct config *config, const char *package,
-                        struct observe_subject *subject, struct kg_err *err)
+static int plugin_observe_take_package(const struct cli *cli, const struct config *config,
+                                       const char *package, struct observe_subject *subject,
+                                       struct kg_err *err)
 {
     const char *at = package[0] != '\0' ? strchr(package + 1, '@') : NULL;
     kg_auto(kg_free) char *plain =
         kg_str_dup((struct kg_str){package, at ? (size_t)(at - package) : strlen(package)});
     kg_auto(kg_free) char *name = store_server_name(plain);
-    if (name != NULL && take_installed(cli, config, name, subject, err) == 0)
+    if (name != NULL && plugin_observe_take_installed(cli, config, name, subject, err) == 0)
         return 0;
     kg_fail(err, KG_E_NOT_FOUND, "the package %s is not installed", package);
     return kg_hint(err, "kaged plugin install npm:%s fetches it, with no capability yet", package);
@@ -246,22 +251,22 @@ static int take_subject(const struct cli *cli, const struct config *config,
     kg_auto(kg_free) char *real = NULL;
     int result;
     if (kg_str_starts(kg_str(what), npm)) {
-        result = take_package(cli, config, what + strlen(npm), subject, err);
+        result = plugin_observe_take_package(cli, config, what + strlen(npm), subject, err);
     } else if (!is_path) {
-        result = take_installed(cli, config, what, subject, err);
+        result = plugin_observe_take_installed(cli, config, what, subject, err);
     } else if ((real = realpath(what, NULL)) == NULL || stat(real, &status) < 0) {
         result = kg_fail_errno(err, errno, "observe %s", what);
         err->code = KG_E_NOT_FOUND;
     } else if (S_ISDIR(status.st_mode)) {
-        result = take_folder(real, subject, err);
+        result = plugin_observe_take_folder(real, subject, err);
     } else if (!S_ISREG(status.st_mode) || access(real, X_OK) < 0) {
         result = kg_fail(err, KG_E_USAGE, "%s is neither a folder nor a program", what);
     } else {
-        result = take_program(real, subject, err);
+        result = plugin_observe_take_program(real, subject, err);
     }
     if (result == 0)
         result = take_grants(cli, subject, err);
-    return result < 0 ? result : add_arguments(cli, subject, err);
+    return result < 0 ? result : plugin_observe_add_arguments(cli, subject, err);
 }
 
 /* -- who is asked ------------------------------------------------------------------------------ */
@@ -279,7 +284,8 @@ static char **lines_with(const struct capability_set *set, const char *line)
 }
 
 /* The manifest with one line more; it stays what it was if that is none. */
-static int add_capability(struct observe_subject *subject, const char *line, struct kg_err *err)
+static int plugin_observe_add_capability(struct observe_subject *subject, const char *line,
+                                         struct kg_err *err)
 {
     kg_auto(kg_problems_free) struct kg_problems problems = {0};
     kg_auto(kg_buf_free) struct kg_buf text = {0};
@@ -302,7 +308,7 @@ static int add_capability(struct observe_subject *subject, const char *line, str
 }
 
 /* While it is asked, Ctrl-C is an answer to the question; then the room hears of it. */
-static bool ask_on(int terminal, const char *question)
+static bool plugin_observe_ask_on(int terminal, const char *question)
 {
     static const int signals[] = {SIGINT, SIGTERM, SIGHUP};
     struct sigaction before[KG_COUNT(signals)];
@@ -329,9 +335,9 @@ static const struct manifest *ask_operator(void *data, const char *line)
         capability_words(&capability, &words);
     }
     kg_buf_text(&words, ". Give it?");
-    if (!ask_on(subject->terminal, kg_buf_terminate(&words)))
+    if (!plugin_observe_ask_on(subject->terminal, kg_buf_terminate(&words)))
         return NULL;
-    if (add_capability(subject, line, &err) < 0) {
+    if (plugin_observe_add_capability(subject, line, &err) < 0) {
         print_error(&err);
         return NULL;
     }
@@ -348,7 +354,7 @@ static void mark_given(const struct observe_subject *subject, struct kit_proposa
 
 /* -- what is shown ----------------------------------------------------------------------------- */
 
-static void put_times(struct kg_buf *out, uint64_t count, const char *calls)
+static void plugin_observe_put_times(struct kg_buf *out, uint64_t count, const char *calls)
 {
     if (count == 0)
         kg_buf_text(out, "not used");
@@ -359,7 +365,7 @@ static void put_times(struct kg_buf *out, uint64_t count, const char *calls)
 }
 
 /* In the words that the operator is asked with. */
-static void put_line(struct kg_buf *out, const struct kit_line *line)
+static void plugin_observe_put_line(struct kg_buf *out, const struct kit_line *line)
 {
     kg_auto(capability_free) struct capability capability = {0};
     kg_auto(kg_buf_free) struct kg_buf words = {0};
@@ -371,7 +377,7 @@ static void put_line(struct kg_buf *out, const struct kit_line *line)
         kg_buf_escaped(out, kg_buf_view(&words));
         kg_buf_text(out, "; ");
     }
-    put_times(out, line->count, line->calls);
+    plugin_observe_put_times(out, line->count, line->calls);
     kg_buf_char(out, '\n');
 }
 
@@ -384,7 +390,7 @@ static void put_left(struct kg_buf *out, const struct kit_proposal *proposal)
         kg_buf_text(out, "    ");
         kg_buf_escaped(out, kg_str(left->what));
         kg_buf_text(out, " (");
-        put_times(out, left->count, left->call);
+        plugin_observe_put_times(out, left->count, left->call);
         kg_buf_text(out, "): ");
         kg_buf_escaped(out, kg_str(left->why));
         kg_buf_char(out, '\n');
@@ -405,8 +411,9 @@ static size_t count_new(const struct kit_proposal *proposal)
     return count;
 }
 
-static void put_report(struct kg_buf *out, const struct observe_subject *subject,
-                       const struct kit_observed *observed, const struct kit_proposal *proposal)
+static void plugin_observe_put_report(struct kg_buf *out, const struct observe_subject *subject,
+                                      const struct kit_observed *observed,
+                                      const struct kit_proposal *proposal)
 {
     kg_buf_printf(out, "%s was observed for %.1f s", subject->manifest->name,
                   (double)observed->duration_ms / 1000);
@@ -416,12 +423,13 @@ static void put_report(struct kg_buf *out, const struct observe_subject *subject
                      : proposal->line_count > 0 ? "; it needs nothing more than it has:\n"
                                                 : "; it needs nothing\n");
     for (size_t i = 0; i < proposal->line_count; i++)
-        put_line(out, &proposal->lines[i]);
+        plugin_observe_put_line(out, &proposal->lines[i]);
     put_left(out, proposal);
 }
 
-static void put_json(struct kg_buf *out, const struct observe_subject *subject,
-                     const struct kit_observed *observed, const struct kit_proposal *proposal)
+static void plugin_observe_put_json(struct kg_buf *out, const struct observe_subject *subject,
+                                    const struct kit_observed *observed,
+                                    const struct kit_proposal *proposal)
 {
     struct kg_json_writer json = kg_json_writer(out);
     kg_json_begin(&json, '{');
@@ -459,7 +467,7 @@ static void put_json(struct kg_buf *out, const struct observe_subject *subject,
 
 /* -- what is done with it ---------------------------------------------------------------------- */
 
-static int replace_text(struct kg_buf *text, void *data, struct kg_err *err)
+static int plugin_observe_replace_text(struct kg_buf *text, void *data, struct kg_err *err)
 {
     const struct kg_buf *manifest = data;
     (void)err;
@@ -468,8 +476,8 @@ static int replace_text(struct kg_buf *text, void *data, struct kg_err *err)
     return 0;
 }
 
-static int write_manifest(struct observe_subject *subject, const struct kit_proposal *proposal,
-                          struct kg_err *err)
+static int plugin_observe_write_manifest(struct observe_subject *subject,
+                                         const struct kit_proposal *proposal, struct kg_err *err)
 {
     const char **lines = kg_alloc_array(proposal->line_count + 1, sizeof(*lines));
     for (size_t i = 0; i < proposal->line_count; i++)
@@ -480,13 +488,13 @@ static int write_manifest(struct observe_subject *subject, const struct kit_prop
     if (result == 0 && subject->temporary != NULL)
         result = kg_make_dirs(folder, 0755, err);
     if (result == 0)
-        result = edit_file(subject->file, replace_text, &subject->text, err);
+        result = edit_file(subject->file, plugin_observe_replace_text, &subject->text, err);
     if (result == 0 && subject->temporary != NULL && chmod(subject->file, 0644) < 0)
         result = kg_fail_errno(err, errno, "chmod %s", subject->file);
     return result;
 }
 
-static void put_grants(struct kg_buf *body, const struct kit_proposal *proposal)
+static void plugin_observe_put_grants(struct kg_buf *body, const struct kit_proposal *proposal)
 {
     struct kg_json_writer json = kg_json_writer(body);
     kg_json_begin(&json, '{');
@@ -512,7 +520,7 @@ static int grant_lines(const struct cli *cli, const struct observe_subject *subj
     if (count_new(proposal) == 0)
         return CLI_DONE;
     client_put_target(&target, "plugins", subject->name, "/grant");
-    put_grants(&body, proposal);
+    plugin_observe_put_grants(&body, proposal);
     const struct client_request request = {
         .method = "POST",
         .target = kg_buf_terminate(&target),
@@ -524,16 +532,18 @@ static int grant_lines(const struct cli *cli, const struct observe_subject *subj
 
 /* -- the whole --------------------------------------------------------------------------------- */
 
-static int finish(const struct cli *cli, struct observe_subject *subject,
-                  const struct kit_observed *observed, const struct kit_proposal *proposal)
+static int plugin_observe_finish(const struct cli *cli, struct observe_subject *subject,
+                                 const struct kit_observed *observed,
+                                 const struct kit_proposal *proposal)
 {
     struct kg_err err = {0};
     kg_auto(kg_buf_free) struct kg_buf out = {0};
-    bool fails = cli_has(cli, "write") && write_manifest(subject, proposal, &err) < 0;
+    bool fails =
+        cli_has(cli, "write") && plugin_observe_write_manifest(subject, proposal, &err) < 0;
     if (cli->json)
-        put_json(&out, subject, observed, proposal);
+        plugin_observe_put_json(&out, subject, observed, proposal);
     else
-        put_report(&out, subject, observed, proposal);
+        plugin_observe_put_report(&out, subject, observed, proposal);
     if (!cli->json && cli_has(cli, "write") && !fails) {
         kg_auto(kg_free) char *folder = kg_path_folder(subject->file);
         kg_buf_printf(&out, "written: %s; to install it: kaged plugin install %s%s\n",
@@ -572,7 +582,8 @@ static int observe(const struct cli *cli, const struct config *config,
         kit_propose(room, &observed, &proposal);
     mark_given(subject, &proposal);
     kit_room_free(room);
-    return result < 0 ? print_error(&err) : finish(cli, subject, &observed, &proposal);
+    return result < 0 ? print_error(&err)
+                      : plugin_observe_finish(cli, subject, &observed, &proposal);
 }
 
 static int check_use(const struct cli *cli, struct observe_subject *subject, struct kg_err *err)

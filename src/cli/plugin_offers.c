@@ -16,7 +16,7 @@ static const struct row resource_rows[] = {
 };
 
 /* A terminal obeys what it is told; a file or a pipe takes it as it is. */
-static void put_text(struct kg_buf *out, struct kg_str text)
+static void plugin_offers_put_text(struct kg_buf *out, struct kg_str text)
 {
     while (text.length > 0) {
         const char *end = memchr(text.data, '\n', text.length);
@@ -31,7 +31,7 @@ static void put_text(struct kg_buf *out, struct kg_str text)
     }
 }
 
-static void put_bytes(struct kg_buf *out, const struct kg_node *item, const char *key)
+static void plugin_offers_put_bytes(struct kg_buf *out, const struct kg_node *item, const char *key)
 {
     kg_buf_text(out, "(");
     kg_buf_escaped(out, cli_text(item, "mimeType"));
@@ -39,19 +39,19 @@ static void put_bytes(struct kg_buf *out, const struct kg_node *item, const char
 }
 
 /* A block of content. A link is only told: nobody follows it. */
-static void put_block(struct kg_buf *out, const struct kg_node *block)
+static void plugin_offers_put_block(struct kg_buf *out, const struct kg_node *block)
 {
     const struct kg_node *inner = kg_node_typed(block, "resource", KG_OBJECT);
     if (inner != NULL)
         block = inner;
     if (kg_node_typed(block, "text", KG_STRING) != NULL) {
-        put_text(out, cli_text(block, "text"));
+        plugin_offers_put_text(out, cli_text(block, "text"));
         if (out->length > 0 && out->data[out->length - 1] != '\n')
             kg_buf_char(out, '\n');
     } else if (cli_text(block, "blob").length > 0) {
-        put_bytes(out, block, "blob");
+        plugin_offers_put_bytes(out, block, "blob");
     } else if (cli_text(block, "data").length > 0) {
-        put_bytes(out, block, "data");
+        plugin_offers_put_bytes(out, block, "data");
     } else if (cli_text(block, "uri").length > 0) {
         kg_buf_text(out, "(a link: ");
         kg_buf_escaped(out, cli_text(block, "uri"));
@@ -64,7 +64,7 @@ static void put_contents(struct kg_buf *out, const struct cli *cli, const struct
     const struct kg_node *contents = kg_node_list(answer, "contents");
     (void)cli;
     for (uint32_t i = 0; i < contents->count; i++)
-        put_block(out, &contents->items[i]);
+        plugin_offers_put_block(out, &contents->items[i]);
 }
 
 int cli_plugin_resources(struct cli *cli)
@@ -83,7 +83,7 @@ int cli_plugin_resources(struct cli *cli)
 /* -- prompts ----------------------------------------------------------------------------------- */
 
 /* "topic [style]" */
-static void put_arguments(struct kg_buf *out, const struct kg_node *arguments)
+static void plugin_offers_put_arguments(struct kg_buf *out, const struct kg_node *arguments)
 {
     for (uint32_t i = 0; i < arguments->count; i++) {
         const struct kg_node *argument = &arguments->items[i];
@@ -103,7 +103,7 @@ static void print_prompts(struct kg_buf *out, const struct cli *cli, const struc
     struct table *table = table_new(headings);
     for (uint32_t i = 0; i < prompts->count; i++) {
         kg_auto(kg_buf_free) struct kg_buf arguments = {0};
-        put_arguments(&arguments, kg_node_list(&prompts->items[i], "arguments"));
+        plugin_offers_put_arguments(&arguments, kg_node_list(&prompts->items[i], "arguments"));
         table_cell(table, cli_text(&prompts->items[i], "name"), NULL);
         table_cell(table, kg_buf_view(&arguments), NULL);
         table_cell(table, cli_text(&prompts->items[i], "description"), NULL);
@@ -117,7 +117,8 @@ static const struct row prompt_rows[] = {
     {0},
 };
 
-static void put_messages(struct kg_buf *out, const struct cli *cli, const struct kg_node *answer)
+static void plugin_offers_put_messages(struct kg_buf *out, const struct cli *cli,
+                                       const struct kg_node *answer)
 {
     const struct kg_node *messages = kg_node_list(answer, "messages");
     (void)cli;
@@ -126,7 +127,7 @@ static void put_messages(struct kg_buf *out, const struct cli *cli, const struct
         kg_buf_escaped(out, cli_text(&messages->items[i], "role"));
         kg_buf_text(out, ": ");
         if (content != NULL)
-            put_block(out, content);
+            plugin_offers_put_block(out, content);
     }
 }
 
@@ -148,5 +149,5 @@ int cli_plugin_prompts(struct cli *cli)
     client_put_target(&target, "plugins", cli_argument(cli, 0), "/prompts");
     const struct client_request request = {
         .method = "POST", .target = kg_buf_terminate(&target), .body = kg_buf_view(&body)};
-    return cli_show(cli, &request, put_messages);
+    return cli_show(cli, &request, plugin_offers_put_messages);
 }

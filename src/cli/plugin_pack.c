@@ -6,7 +6,7 @@
 
 #include "store/pack.h"
 
-static void put_list(struct kg_buf *out, const char *word, char *const *texts)
+static void plugin_pack_put_list(struct kg_buf *out, const char *word, char *const *texts)
 {
     for (; *texts != NULL; texts++) {
         kg_buf_printf(out, "  %s: ", word);
@@ -15,21 +15,21 @@ static void put_list(struct kg_buf *out, const char *word, char *const *texts)
     }
 }
 
-static void put_words(struct kg_buf *out, const struct store_pack *pack,
-                      const struct store_packed *packed)
+static void plugin_pack_put_words(struct kg_buf *out, const struct store_pack *pack,
+                                  const struct store_packed *packed)
 {
     kg_buf_printf(out, "%s %s is packed: ", pack->manifest->name, pack->manifest->version);
     kg_buf_escaped(out, kg_str(pack->file));
     kg_buf_printf(out, ", %u files, %llu bytes\n  sha256: %s\n", packed->files,
                   (unsigned long long)packed->bytes, packed->hash);
-    put_list(out, "left out", packed->left_out);
-    put_list(out, "note", packed->remarks);
+    plugin_pack_put_list(out, "left out", packed->left_out);
+    plugin_pack_put_list(out, "note", packed->remarks);
     if (packed->has_own && pack->manifest->is_mcp)
         kg_buf_text(out, "  note: its own manifest.json is in it as it is\n");
 }
 
-static void put_json(struct kg_buf *out, const struct store_pack *pack,
-                     const struct store_packed *packed)
+static void plugin_pack_put_json(struct kg_buf *out, const struct store_pack *pack,
+                                 const struct store_packed *packed)
 {
     struct kg_json_writer json = kg_json_writer(out);
     kg_json_begin(&json, '{');
@@ -53,9 +53,9 @@ static int pack(const struct cli *cli, const struct store_pack *pack)
     if (store_pack(pack, &packed, &err) < 0)
         return print_error(&err);
     if (cli->json)
-        put_json(&out, pack, &packed);
+        plugin_pack_put_json(&out, pack, &packed);
     else
-        put_words(&out, pack, &packed);
+        plugin_pack_put_words(&out, pack, &packed);
     print_out(&out);
     return CLI_DONE;
 }

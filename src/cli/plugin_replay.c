@@ -33,7 +33,7 @@ struct shown {
 
 /* -- steps ------------------------------------------------------------------------------------- */
 
-static void put_times(struct kg_buf *out, const struct kit_step *step)
+static void plugin_replay_put_times(struct kg_buf *out, const struct kit_step *step)
 {
     if (step->is_us < 0 && step->was_us < 0)
         return;
@@ -68,7 +68,7 @@ static void put_step(struct kg_buf *out, const struct kit_step *step)
     kg_buf_escaped(out, kg_str(step->method));
     kg_buf_printf(out, ": %s%s%s", colors ? looks[step->outcome].color : "",
                   looks[step->outcome].words, colors ? "\033[0m" : "");
-    put_times(out, step);
+    plugin_replay_put_times(out, step);
     if (step->note[0] != '\0')
         kg_buf_printf(out, " (%s)", step->note);
     if (step->redacted)
@@ -117,7 +117,7 @@ static void put_step_json(struct kg_json_writer *json, const struct kit_step *st
     kg_json_end(json, '}');
 }
 
-static void on_step(void *data, const struct kit_step *step)
+static void plugin_replay_on_step(void *data, const struct kit_step *step)
 {
     struct shown *shown = data;
     kg_auto(kg_buf_free) struct kg_buf out = {0};
@@ -153,8 +153,9 @@ static void put_counts(struct kg_buf *out, const struct kit_replay_counts *count
     kg_buf_char(out, '\n');
 }
 
-static void put_json(struct kg_buf *out, struct shown *shown, const struct manifest *manifest,
-                     const struct trace *trace, const struct kit_replay_counts *counts)
+static void plugin_replay_put_json(struct kg_buf *out, struct shown *shown,
+                                   const struct manifest *manifest, const struct trace *trace,
+                                   const struct kit_replay_counts *counts)
 {
     struct kg_json_writer json = kg_json_writer(out);
     kg_json_begin(&json, '{');
@@ -192,8 +193,8 @@ static struct trace *read_trace(const char *path, struct kg_err *err)
 }
 
 /* The folder that was named, or that of the installed plugin. */
-static char *find_folder(const struct cli *cli, const struct config *config,
-                         const struct trace *trace)
+static char *plugin_replay_find_folder(const struct cli *cli, const struct config *config,
+                                       const struct trace *trace)
 {
     const char *given = cli_argument(cli, 1);
     if (given != NULL)
@@ -255,11 +256,11 @@ static int replay(const struct cli *cli, const struct kit_replay_parts *parts, s
     kg_auto(kg_buf_free) struct kg_buf out = {0};
     shown.json = kg_json_writer(&shown.steps);
     kg_json_begin(&shown.json, '[');
-    played.on_step = on_step;
+    played.on_step = plugin_replay_on_step;
     played.data = &shown;
     int result = kit_replay(&played, &counts, err);
     if (result == 0 && cli->json)
-        put_json(&out, &shown, parts->room.manifest, parts->trace, &counts);
+        plugin_replay_put_json(&out, &shown, parts->room.manifest, parts->trace, &counts);
     else if (result == 0)
         put_counts(&out, &counts);
     print_out(&out);
@@ -279,7 +280,7 @@ int cli_plugin_replay(struct cli *cli)
         return print_error(&err);
     struct trace *trace = read_trace(cli_argument(cli, 0), &err);
     struct config *config = trace ? config_load(cli->paths.config_file, &err) : NULL;
-    kg_auto(kg_free) char *dir = config ? find_folder(cli, config, trace) : NULL;
+    kg_auto(kg_free) char *dir = config ? plugin_replay_find_folder(cli, config, trace) : NULL;
     struct manifest *manifest = dir ? load_manifest(dir, trace, &err) : NULL;
     const struct kit_replay_parts parts = {
         .room = {.manifest = manifest, .dir = dir, .config = config, .paths = &cli->paths},

@@ -13,7 +13,8 @@
 #include <unistd.h>
 
 /* NULL: there is no daemon, or no such script; nothing was said about it. */
-static struct kg_doc *look(const struct cli *cli, const char *name, struct kg_buf *ret_body)
+static struct kg_doc *plugin_script_look(const struct cli *cli, const char *name,
+                                         struct kg_buf *ret_body)
 {
     kg_auto(kg_buf_free) struct kg_buf target = {0};
     client_put_target(&target, "plugins", name, "/script");
@@ -26,7 +27,7 @@ static struct kg_doc *look(const struct cli *cli, const char *name, struct kg_bu
     return known ? kg_json_read(kg_buf_view(ret_body), &err) : NULL;
 }
 
-static void put_grants(struct kg_buf *out, const struct kg_node *script)
+static void plugin_script_put_grants(struct kg_buf *out, const struct kg_node *script)
 {
     const struct kg_node *grants = kg_node_list(script, "grants");
     print_words(out, script, "Script {name} ({file}) may, by config.toml:\n");
@@ -54,7 +55,7 @@ static int send_yes(const struct cli *cli, const char *name, struct kg_str hash)
     return code;
 }
 
-static bool says_yes(const struct cli *cli, const char *question)
+static bool plugin_script_says_yes(const struct cli *cli, const char *question)
 {
     kg_auto(kg_close) int tty = terminal_open();
     if (cli_has(cli, "yes"))
@@ -62,7 +63,8 @@ static bool says_yes(const struct cli *cli, const char *question)
     return tty >= 0 && terminal_ask(tty, question);
 }
 
-static int decide(const struct cli *cli, const char *name, const struct kg_node *script)
+static int plugin_script_decide(const struct cli *cli, const char *name,
+                                const struct kg_node *script)
 {
     kg_auto(kg_buf_free) struct kg_buf shown = {0};
     struct kg_str hash = cli_text(script, "hash");
@@ -75,9 +77,9 @@ static int decide(const struct cli *cli, const char *name, const struct kg_node 
         fprintf(stderr, "script %s is as it was approved\n", name);
         return CLI_DONE;
     }
-    put_grants(&shown, script);
+    plugin_script_put_grants(&shown, script);
     fwrite(shown.data, 1, shown.length, stderr);
-    if (says_yes(cli, "Let it?"))
+    if (plugin_script_says_yes(cli, "Let it?"))
         return send_yes(cli, name, hash);
     kg_fail(&err, KG_E_REFUSED, "script %s was not approved", name);
     kg_hint(&err, "without a terminal: --yes");
@@ -87,9 +89,9 @@ static int decide(const struct cli *cli, const char *name, const struct kg_node 
 bool cli_script_approve(const struct cli *cli, const char *name, int *ret_code)
 {
     kg_auto(kg_buf_free) struct kg_buf body = {0};
-    kg_auto(kg_doc_cleanup) struct kg_doc *script = look(cli, name, &body);
+    kg_auto(kg_doc_cleanup) struct kg_doc *script = plugin_script_look(cli, name, &body);
     if (script != NULL)
-        *ret_code = decide(cli, name, script->root);
+        *ret_code = plugin_script_decide(cli, name, script->root);
     return script != NULL;
 }
 
@@ -122,7 +124,7 @@ bool cli_is_script_file(const char *source)
            !S_ISDIR(there.st_mode);
 }
 
-static int check_name(const struct file *file, struct kg_err *err)
+static int plugin_script_check_name(const struct file *file, struct kg_err *err)
 {
     size_t length = strlen(file->name);
     for (size_t i = 0; i < length; i++)
@@ -135,7 +137,7 @@ static int check_name(const struct file *file, struct kg_err *err)
                    NAME_MAX_BYTES);
 }
 
-static int read_text(struct file *file, struct kg_err *err)
+static int plugin_script_read_text(struct file *file, struct kg_err *err)
 {
     struct stat there;
     if (stat(file->path, &there) < 0)
@@ -149,7 +151,8 @@ static int read_text(struct file *file, struct kg_err *err)
 }
 
 /* A plugin of the store has its folder there. */
-static int check_free(const struct cli *cli, const struct file *file, struct kg_err *err)
+static int plugin_script_check_free(const struct cli *cli, const struct file *file,
+                                    struct kg_err *err)
 {
     kg_auto(kg_free) char *taken =
         kg_path_join(config_plugins_dir(file->config, &cli->paths), file->name);
@@ -172,7 +175,8 @@ static int file_read(const struct cli *cli, const char *source, struct file *fil
     kg_auto(kg_free) char *folder =
         own[0] != '\0' ? kg_strdup(own) : kg_path_join(cli->paths.config_dir, "scripts");
     file->target = kg_path_join(folder, name);
-    if (check_name(file, err) < 0 || read_text(file, err) < 0 || check_free(cli, file, err) < 0)
+    if (plugin_script_check_name(file, err) < 0 || plugin_script_read_text(file, err) < 0 ||
+        plugin_script_check_free(cli, file, err) < 0)
         return -EINVAL;
     if (mkdir(folder, 0700) < 0 && errno != EEXIST)
         return kg_fail_errno(err, errno, "make %s", folder);
@@ -199,7 +203,7 @@ static void put_offer(struct kg_buf *out, const struct file *file)
     }
 }
 
-static int put_text(struct kg_buf *text, void *data, struct kg_err *err)
+static int plugin_script_put_text(struct kg_buf *text, void *data, struct kg_err *err)
 {
     const struct file *file = data;
     (void)err;
@@ -218,7 +222,7 @@ static int file_offer(const struct cli *cli, const char *source, const char *not
     put_offer(&offer, ret_file);
     kg_buf_text(&offer, note);
     fwrite(offer.data, 1, offer.length, stderr);
-    if (says_yes(cli, question))
+    if (plugin_script_says_yes(cli, question))
         return 0;
     kg_fail(err, KG_E_REFUSED, "script %s was not taken", ret_file->name);
     return kg_hint(err, "without a terminal: --yes");
@@ -229,7 +233,7 @@ int cli_script_install(const struct cli *cli, const char *source)
     kg_auto(file_free) struct file file = {0};
     struct kg_err err = {0};
     if (file_offer(cli, source, "", "Install it?", &file, &err) < 0 ||
-        edit_file(file.target, put_text, &file, &err) < 0)
+        edit_file(file.target, plugin_script_put_text, &file, &err) < 0)
         return print_error(&err);
     printf("%s is installed in %s\n", file.name, file.target);
     return CLI_DONE;
@@ -244,7 +248,7 @@ int cli_script_install(const struct cli *cli, const char *source)
 static int approve_again(const struct cli *cli, const struct file *file)
 {
     kg_auto(kg_buf_free) struct kg_buf body = {0};
-    kg_auto(kg_doc_cleanup) struct kg_doc *script = look(cli, file->name, &body);
+    kg_auto(kg_doc_cleanup) struct kg_doc *script = plugin_script_look(cli, file->name, &body);
     struct kg_str hash = script ? cli_text(script->root, "hash") : KG_STR_NULL;
     if (script == NULL || kg_node_list(script->root, "grants")->count == 0 ||
         kg_str_equal(hash, cli_text(script->root, "approved_hash")))
@@ -269,11 +273,12 @@ static bool has_changed(struct file *file)
     return true;
 }
 
-static int put_in_place(struct file *file, struct kg_err *err)
+static int plugin_script_put_in_place(struct file *file, struct kg_err *err)
 {
     kg_auto(kg_free) char *from = realpath(file->path, NULL), *to = realpath(file->target, NULL);
-    return from != NULL && kg_same_text(from, to) ? 0
-                                                  : edit_file(file->target, put_text, file, err);
+    return from != NULL && kg_same_text(from, to)
+               ? 0
+               : edit_file(file->target, plugin_script_put_text, file, err);
 }
 
 static int keep_up(const struct cli *cli, struct file *file)
@@ -281,7 +286,7 @@ static int keep_up(const struct cli *cli, struct file *file)
     struct kg_err err = {0};
     int code = CLI_DONE;
     while (code == CLI_DONE && !terminal_was_interrupted()) {
-        if (has_changed(file) && put_in_place(file, &err) < 0)
+        if (has_changed(file) && plugin_script_put_in_place(file, &err) < 0)
             return print_error(&err);
         code = approve_again(cli, file);
         cli_pause_ms(LOOK_MS);
@@ -295,7 +300,7 @@ int cli_script_dev(const struct cli *cli, const char *source)
     kg_auto(file_free) struct file file = {0};
     struct kg_err err = {0};
     if (file_offer(cli, source, note, "Run it so?", &file, &err) < 0 ||
-        put_in_place(&file, &err) < 0)
+        plugin_script_put_in_place(&file, &err) < 0)
         return print_error(&err);
     printf("%s runs from %s as %s changes\n", file.name, file.target, file.path);
     fflush(stdout);

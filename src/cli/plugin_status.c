@@ -4,7 +4,8 @@
 #define LABEL_COLUMNS 13
 
 /* Only a plugin that runs has said which of its methods it offers. */
-static void put_methods(struct kg_buf *out, const struct cli *cli, const struct kg_node *plugin)
+static void plugin_status_put_methods(struct kg_buf *out, const struct cli *cli,
+                                      const struct kg_node *plugin)
 {
     const struct kg_node *methods = kg_node_list(plugin, "methods");
     bool has_said = kg_str_is(cli_text(plugin, "state"), "running");
@@ -81,7 +82,7 @@ static const struct row status_rows[] = {
     {.label = "may do", .each = "capabilities", .words = "{.:hint}"},
     {.label = "you granted", .each = "granted", .words = "{.:hint}"},
     {.label = "you closed", .each = "closed", .words = "{.:hint}"},
-    {.put = put_methods},
+    {.put = plugin_status_put_methods},
     {"last_exit", .rows = exit_rows},
     {"cage.words", .words = "  in its cage it\n"},
     {.each = "cage.words", .words = "    {.}\n"},

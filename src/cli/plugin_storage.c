@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-static void put_cell(struct table *table, const struct kg_node *value)
+static void plugin_storage_put_cell(struct table *table, const struct kg_node *value)
 {
     kg_auto(kg_buf_free) struct kg_buf text = {0};
     if (value->type != KG_STRING)
@@ -18,7 +18,8 @@ static void put_cell(struct table *table, const struct kg_node *value)
 
 /* -- rows -------------------------------------------------------------------------------------- */
 
-static void put_rows(struct kg_buf *out, const struct cli *cli, const struct kg_node *answer)
+static void plugin_storage_put_rows(struct kg_buf *out, const struct cli *cli,
+                                    const struct kg_node *answer)
 {
     const struct kg_node *columns = kg_node_list(answer, "columns"),
                          *rows = kg_node_list(answer, "rows");
@@ -35,7 +36,7 @@ static void put_rows(struct kg_buf *out, const struct cli *cli, const struct kg_
     struct table *table = table_new((const char *const *)headings);
     for (uint32_t i = 0; i < rows->count; i++)
         for (uint32_t column = 0; column < rows->items[i].count; column++)
-            put_cell(table, &rows->items[i].members[column].value);
+            plugin_storage_put_cell(table, &rows->items[i].members[column].value);
     table_print(table);
     kg_list_free(headings);
 }
@@ -45,7 +46,7 @@ static int show_rows(const struct cli *cli, const char *sql)
     kg_auto(kg_buf_free) struct kg_buf rest = {0};
     kg_buf_text(&rest, "/storage");
     client_put_query(&rest, "sql", kg_str(sql));
-    return cli_show_plugin(cli, "GET", kg_buf_terminate(&rest), put_rows);
+    return cli_show_plugin(cli, "GET", kg_buf_terminate(&rest), plugin_storage_put_rows);
 }
 
 /* -- what is in it ----------------------------------------------------------------------------- */

@@ -58,13 +58,13 @@ static void put_rule(struct kg_buf *out, enum kit_rule_id rule, const struct kit
     kg_buf_char(out, '\n');
 }
 
-static void put_detail(struct kg_buf *out, const char *word, const char *text)
+static void plugin_test_put_detail(struct kg_buf *out, const char *word, const char *text)
 {
     if (text[0] != '\0')
         kg_buf_printf(out, "    %s: %s\n", word, text);
 }
 
-static void put_words(struct kg_buf *out, const char *words)
+static void plugin_test_put_words(struct kg_buf *out, const char *words)
 {
     kg_buf_text(out, "    its last words on stderr:\n");
     for (const char *end; (end = strchr(words, '\n')) != NULL; words = end + 1)
@@ -77,16 +77,16 @@ static void put_finding(struct kg_buf *out, const struct kit_report *report,
     kg_buf_char(out, '\n');
     put_mark(out, report->verdicts[finding->rule].status);
     kg_buf_printf(out, "%s: %s\n", kit_rule_name(finding->rule), finding->message);
-    put_detail(out, "sent", finding->sent);
-    put_detail(out, "came", finding->came);
+    plugin_test_put_detail(out, "sent", finding->sent);
+    plugin_test_put_detail(out, "came", finding->came);
     if (finding->words != NULL)
-        put_words(out, finding->words);
-    put_detail(out, "fix", kit_rule_mend(finding->rule));
+        plugin_test_put_words(out, finding->words);
+    plugin_test_put_detail(out, "fix", kit_rule_mend(finding->rule));
     if (finding->more > 0)
         kg_buf_printf(out, "    and %u more of this rule\n", finding->more);
 }
 
-static void put_text(struct kg_buf *out, const struct kit_report *report)
+static void plugin_test_put_text(struct kg_buf *out, const struct kit_report *report)
 {
     for (enum kit_rule_id rule = 0; rule < KIT_RULE_COUNT; rule++)
         if (!report->verdicts[rule].is_foreign)
@@ -135,8 +135,8 @@ static void put_findings_json(struct kg_json_writer *json, const struct kit_repo
     kg_json_end(json, ']');
 }
 
-static void put_json(struct kg_buf *out, const struct manifest *manifest,
-                     const struct kit_report *report)
+static void plugin_test_put_json(struct kg_buf *out, const struct manifest *manifest,
+                                 const struct kit_report *report)
 {
     struct kg_json_writer json = kg_json_writer(out);
     kg_json_begin(&json, '{');
@@ -180,9 +180,9 @@ static int test(const struct cli *cli, const char *dir, const struct manifest *m
     kit_run(room, options, &report);
     kit_room_free(room);
     if (cli->json)
-        put_json(&out, manifest, &report);
+        plugin_test_put_json(&out, manifest, &report);
     else
-        put_text(&out, &report);
+        plugin_test_put_text(&out, &report);
     print_out(&out);
     config_free(config);
     if (report.interrupted)
@@ -206,7 +206,8 @@ static int take_rules(const char *list_or_null, struct kit_options *options, str
     return 0;
 }
 
-static int take_options(const struct cli *cli, struct kit_options *ret_options, struct kg_err *err)
+static int plugin_test_take_options(const struct cli *cli, struct kit_options *ret_options,
+                                    struct kg_err *err)
 {
     int64_t timeout_sec = 5;
     int result = cli_option_number(cli, "timeout", 1, TIMEOUT_SEC_MAX, &timeout_sec, err);
@@ -237,7 +238,7 @@ int cli_plugin_test(struct cli *cli)
     kg_auto(kg_buf_free) struct kg_buf text = {0};
     struct kit_options options = {.problems = &problems};
     struct kg_err err = {0};
-    if (take_options(cli, &options, &err) < 0) {
+    if (plugin_test_take_options(cli, &options, &err) < 0) {
         print_error(&err);
         return CLI_USAGE;
     }

@@ -22,16 +22,16 @@ struct follower {
 /* -- lines ------------------------------------------------------------------------------------- */
 
 /* At the first line: what cannot be had must not cost a file that is there. */
-static void open_file(struct follower *follower)
+static void plugin_trace_open_file(struct follower *follower)
 {
     follower->fd =
         open(follower->path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
 }
 
-static void write_line(struct follower *follower, struct kg_str line)
+static void plugin_trace_write_line(struct follower *follower, struct kg_str line)
 {
     if (follower->fd < 0)
-        open_file(follower);
+        plugin_trace_open_file(follower);
     if (follower->fd >= 0 && kg_write_all(follower->fd, line.data, line.length) == 0 &&
         kg_write_all(follower->fd, "\n", 1) == 0)
         return;
@@ -52,7 +52,7 @@ static void show_line(struct follower *follower, struct kg_str line, const struc
     follower->leave |= ferror(stdout) != 0; /* who reads it has left */
 }
 
-static void count(struct follower *follower, const struct kg_node *record)
+static void plugin_trace_count(struct follower *follower, const struct kg_node *record)
 {
     struct kg_str kind = cli_text(record, "dir");
     if (kg_str_is(kind, "missed"))
@@ -61,20 +61,20 @@ static void count(struct follower *follower, const struct kg_node *record)
         follower->records++;
 }
 
-static void on_line(void *data, struct kg_str line)
+static void plugin_trace_on_line(void *data, struct kg_str line)
 {
     struct follower *follower = data;
     kg_auto(kg_doc_cleanup) struct kg_doc *doc = kg_json_read(line, NULL);
     if (follower->leave || doc == NULL)
         return;
-    count(follower, doc->root);
+    plugin_trace_count(follower, doc->root);
     if (follower->path != NULL)
-        write_line(follower, line);
+        plugin_trace_write_line(follower, line);
     else
         show_line(follower, line, doc->root);
 }
 
-static int64_t on_interrupt(void *data)
+static int64_t plugin_trace_on_interrupt(void *data)
 {
     struct follower *follower = data;
     follower->leave = true;
@@ -91,10 +91,11 @@ static void say_what_was_written(const struct follower *follower)
     fputc('\n', stderr);
 }
 
-static int follow(const struct cli *cli, struct follower *follower, const char *rest)
+static int plugin_trace_follow(const struct cli *cli, struct follower *follower, const char *rest)
 {
     kg_auto(kg_buf_free) struct kg_buf target = {0}, body = {0};
-    const struct client_stream stream = {on_line, on_interrupt, follower, &follower->leave};
+    const struct client_stream stream = {plugin_trace_on_line, plugin_trace_on_interrupt, follower,
+                                         &follower->leave};
     client_put_target(&target, "plugins", cli_argument(cli, 0), rest);
     const struct client_request request = {
         .method = "GET",
@@ -115,7 +116,7 @@ static void put_recorder(struct kg_buf *out, const struct cli *cli, const struct
                   cli_has(cli, "on") ? "on" : "off");
 }
 
-static int record(const struct cli *cli)
+static int plugin_trace_record(const struct cli *cli)
 {
     bool on = cli_has(cli, "on");
     kg_auto(kg_buf_free) struct kg_buf target = {0};
@@ -133,7 +134,7 @@ static const struct {
 } kinds[] = {{"recorded", "/trace?of=recorded"}, {"crash", "/trace?of=crash"}};
 
 /* Each option says something else; two of them cannot be meant. */
-static int check_options(const struct cli *cli, struct kg_err *err)
+static int plugin_trace_check_options(const struct cli *cli, struct kg_err *err)
 {
     static const char *const exclusive[] = {"on", "off", "recorded", "crash"};
     int given = 0;
@@ -155,15 +156,15 @@ int cli_plugin_trace(struct cli *cli)
     struct follower follower = {.cli = cli, .fd = -1, .path = cli_option_value(cli, "output")};
     const char *rest = "/trace";
     struct kg_err err;
-    if (check_options(cli, &err) < 0)
+    if (plugin_trace_check_options(cli, &err) < 0)
         return print_error(&err);
     if (cli_has(cli, "on") || cli_has(cli, "off"))
-        return record(cli);
+        return plugin_trace_record(cli);
     for (size_t i = 0; i < KG_COUNT(kinds); i++)
         if (cli_has(cli, kinds[i].option))
             rest = kinds[i].rest;
     follower.printer = trace_printer_new();
-    int code = follow(cli, &follower, rest);
+    int code = plugin_trace_follow(cli, &follower, rest);
     if (code == CLI_DONE && follower.path != NULL)
         say_what_was_written(&follower);
     trace_printer_free(follower.printer);

@@ -2,7 +2,8 @@
 #include "cli/rows.h"
 
 /* To be pasted: the words of the capability may be anything that a plugin asked for. */
-static void put_command(struct kg_buf *out, const struct cli *cli, const struct kg_node *refusal)
+static void plugin_why_put_command(struct kg_buf *out, const struct cli *cli,
+                                   const struct kg_node *refusal)
 {
     kg_auto(kg_free) char *self = cli_self(cli);
     kg_auto(kg_buf_free) struct kg_buf command = {0};
@@ -24,7 +25,7 @@ static const struct row refusal_rows[] = {
     {"!closed_by capability", .words = "would be allowed by: {capability}"},
     {"!closed_by !capability", .words = "no capability would allow it"},
     {.words = "\n      known from {source}\n"},
-    {"capability", .put = put_command},
+    {"capability", .put = plugin_why_put_command},
     {0},
 };
 static const struct row why_rows[] = {

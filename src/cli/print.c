@@ -285,7 +285,7 @@ bool print_colors(void)
 }
 
 /* libsmartcols fails for lack of memory only, which ends the program. */
-static void need(bool there)
+static void print_need(bool there)
 {
     if (there)
         return;
@@ -297,7 +297,7 @@ struct table *table_new(const char *const *headings)
 {
     struct table *table = kg_alloc(sizeof(*table));
     table->columns = scols_new_table();
-    need(table->columns != NULL);
+    print_need(table->columns != NULL);
     scols_table_enable_colors(table->columns, print_colors());
     /* Who reads a pipe cuts as he likes; without this, it has the width of $COLUMNS or 80. */
     if (print_columns() == SIZE_MAX)
@@ -308,8 +308,8 @@ struct table *table_new(const char *const *headings)
         bool last = headings[table->count + 1] == NULL;
         kg_auto(kg_buf_free) struct kg_buf shown = {0};
         kg_buf_escaped(&shown, kg_str(headings[table->count])); /* a plugin may have chosen it */
-        need(scols_table_new_column(table->columns, kg_buf_terminate(&shown), 0,
-                                    last ? SCOLS_FL_TRUNC : 0) != NULL);
+        print_need(scols_table_new_column(table->columns, kg_buf_terminate(&shown), 0,
+                                          last ? SCOLS_FL_TRUNC : 0) != NULL);
     }
     return table;
 }
@@ -320,8 +320,8 @@ void table_cell(struct table *table, struct kg_str text, const char *color_or_nu
     kg_buf_escaped(&shown, text.length > 0 ? text : KG_STR("-"));
     if (table->next == 0)
         table->line = scols_table_new_line(table->columns, NULL);
-    need(table->line != NULL);
-    need(scols_line_set_data(table->line, table->next, kg_buf_terminate(&shown)) == 0);
+    print_need(table->line != NULL);
+    print_need(scols_line_set_data(table->line, table->next, kg_buf_terminate(&shown)) == 0);
     if (color_or_null != NULL)
         scols_cell_set_color(scols_line_get_cell(table->line, table->next), color_or_null);
     table->next = (table->next + 1) % table->count;

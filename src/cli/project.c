@@ -72,9 +72,9 @@ static int find_installed(const struct cli *cli, struct installed *ret_installed
     return ret_installed->local ? 0 : -EINVAL;
 }
 
-static int resolve(const struct cli *cli, const struct project *project,
-                   struct kg_problems *problems, struct project_resolved **ret_resolved,
-                   struct kg_err *err)
+static int cli_project_resolve(const struct cli *cli, const struct project *project,
+                               struct kg_problems *problems, struct project_resolved **ret_resolved,
+                               struct kg_err *err)
 {
     kg_auto(installed_free) struct installed installed = {0};
     int result = find_installed(cli, &installed, err);
@@ -88,8 +88,9 @@ static int resolve(const struct cli *cli, const struct project *project,
 
 /* -- what is shown ----------------------------------------------------------------------------- */
 
-static void put_json(struct kg_buf *out, const char *path, const struct kg_problems *problems,
-                     const struct project_resolved *resolved)
+static void cli_project_put_json(struct kg_buf *out, const char *path,
+                                 const struct kg_problems *problems,
+                                 const struct project_resolved *resolved)
 {
     struct kg_json_writer json = kg_json_writer(out);
     kg_json_begin(&json, '{');
@@ -105,8 +106,9 @@ static void put_json(struct kg_buf *out, const char *path, const struct kg_probl
     kg_buf_char(out, '\n');
 }
 
-static void put_text(struct kg_buf *out, const char *path, const struct kg_problems *problems,
-                     const struct project *project, const struct project_resolved *resolved)
+static void cli_project_put_text(struct kg_buf *out, const char *path,
+                                 const struct kg_problems *problems, const struct project *project,
+                                 const struct project_resolved *resolved)
 {
     bool good = project != NULL && problems->errors == 0;
     print_checked(out, path, problems, good ? project->name : NULL);
@@ -116,19 +118,19 @@ static void put_text(struct kg_buf *out, const char *path, const struct kg_probl
     project_words(resolved, out);
 }
 
-static int check(const struct cli *cli, const struct project_location *location,
-                 const struct project *project, struct kg_problems *problems)
+static int cli_project_check(const struct cli *cli, const struct project_location *location,
+                             const struct project *project, struct kg_problems *problems)
 {
     kg_auto(kg_buf_free) struct kg_buf out = {0};
     struct project_resolved *resolved = NULL;
     struct kg_err err;
     if (project != NULL && cli_has(cli, "installed") &&
-        resolve(cli, project, problems, &resolved, &err) < 0)
+        cli_project_resolve(cli, project, problems, &resolved, &err) < 0)
         return print_error(&err);
     if (cli->json)
-        put_json(&out, location->path, problems, resolved);
+        cli_project_put_json(&out, location->path, problems, resolved);
     else
-        put_text(&out, location->path, problems, project, resolved);
+        cli_project_put_text(&out, location->path, problems, project, resolved);
     print_out(&out);
     project_resolved_free(resolved);
     return problems->errors == 0 ? CLI_DONE : kg_error_row(KG_E_INVALID_PROJECT)->exit_code;
@@ -145,7 +147,7 @@ int cli_project_validate(struct cli *cli)
         return print_error(&err);
     }
     struct project *project = project_load(&location, &problems);
-    int code = check(cli, &location, project, &problems);
+    int code = cli_project_check(cli, &location, project, &problems);
     project_free(project);
     return code;
 }
@@ -172,7 +174,7 @@ static char *loaded_as(const struct cli *cli, const char *root)
 }
 
 /* Has the daemon read the file again; what it says of that is printed if it is an error. */
-static int tell_daemon(const struct cli *cli, const char *id, const char *file)
+static int cli_project_tell_daemon(const struct cli *cli, const char *id, const char *file)
 {
     kg_auto(kg_buf_free) struct kg_buf target = {0}, body = {0};
     client_put_target(&target, "projects", id, "/reload");
@@ -184,12 +186,12 @@ static int tell_daemon(const struct cli *cli, const char *id, const char *file)
 }
 
 /* What was written, and whether a daemon knows. */
-static int finish(const struct cli *cli, const struct project_location *location,
-                  const char *agent_or_null, const char *plugin_or_null)
+static int cli_project_finish(const struct cli *cli, const struct project_location *location,
+                              const char *agent_or_null, const char *plugin_or_null)
 {
     kg_auto(kg_buf_free) struct kg_buf out = {0};
     kg_auto(kg_free) char *id = loaded_as(cli, location->root), *self = cli_self(cli);
-    int code = id != NULL ? tell_daemon(cli, id, location->path) : CLI_DONE;
+    int code = id != NULL ? cli_project_tell_daemon(cli, id, location->path) : CLI_DONE;
     if (cli->json) {
         struct kg_json_writer json = kg_json_writer(&out);
         kg_json_begin(&json, '{');
@@ -221,7 +223,7 @@ int cli_project_init(struct cli *cli)
     struct kg_err err = {0};
     if (project_init(path ? path : ".", &location, &err) < 0)
         return print_error(&err);
-    return finish(cli, &location, NULL, NULL);
+    return cli_project_finish(cli, &location, NULL, NULL);
 }
 
 /* The folder that has the file, or the nearest one above that has. */
@@ -255,8 +257,8 @@ static char *agent_path(const char *given_or_null)
 }
 
 /* The package of an installed plugin of that name; else what was given; owned. */
-static char *package_of(const struct cli *cli, const char *plugin, bool *ret_installed,
-                        struct kg_err *err)
+static char *cli_project_package_of(const struct cli *cli, const char *plugin, bool *ret_installed,
+                                    struct kg_err *err)
 {
     kg_auto(installed_free) struct installed installed = {0};
     if (!manifest_package_is_valid(kg_str(plugin))) {
@@ -282,11 +284,12 @@ int cli_project_add(struct cli *cli)
     kg_auto(kg_free) char *agent = agent_path(cli_option_value(cli, "agent"));
     struct kg_err err = {0};
     bool is_installed = false;
-    kg_auto(kg_free) char *package = package_of(cli, cli_argument(cli, 0), &is_installed, &err);
+    kg_auto(kg_free) char *package =
+        cli_project_package_of(cli, cli_argument(cli, 0), &is_installed, &err);
     if (package == NULL || locate_around(cli_option_value(cli, "path"), &location, &err) < 0 ||
         project_add_plugin(&location, agent, package, &err) < 0)
         return print_error(&err);
     if (!is_installed)
         fprintf(stderr, "%s is not installed here: the project waits for it\n", package);
-    return finish(cli, &location, agent, package);
+    return cli_project_finish(cli, &location, agent, package);
 }

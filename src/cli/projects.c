@@ -11,8 +11,8 @@
 /* -- asking ------------------------------------------------------------------------------------ */
 
 /* Asks about the project of the first argument, and prints the answer. */
-static int show(const struct cli *cli, const char *method, const char *rest,
-                const char *file_or_null, cli_put *put)
+static int cli_projects_show(const struct cli *cli, const char *method, const char *rest,
+                             const char *file_or_null, cli_put *put)
 {
     kg_auto(kg_buf_free) struct kg_buf target = {0};
     client_put_target(&target, "projects", cli_argument(cli, 0), rest);
@@ -47,7 +47,8 @@ static const struct row state_rows[] = {
 };
 
 /* Warnings, and what is wrong with its plugins. */
-static void put_problems(struct kg_buf *out, const struct cli *cli, const struct kg_node *project)
+static void cli_projects_put_problems(struct kg_buf *out, const struct cli *cli,
+                                      const struct kg_node *project)
 {
     const struct kg_node *problems = kg_node_list(project, "problems");
     (void)cli;
@@ -57,7 +58,8 @@ static void put_problems(struct kg_buf *out, const struct cli *cli, const struct
     }
 }
 
-static void put_changes(struct kg_buf *out, const struct cli *cli, const struct kg_node *project)
+static void cli_projects_put_changes(struct kg_buf *out, const struct cli *cli,
+                                     const struct kg_node *project)
 {
     const struct kg_node *changes = kg_node_get(project, "changes");
     (void)cli;
@@ -72,8 +74,8 @@ static void put_changes(struct kg_buf *out, const struct cli *cli, const struct 
 static const struct row loaded_rows[] = {
     {.each = "restarted",
      .words = "{.} is restarted: it could write the project's " PROJECT_DIR "\n"},
-    {.put = put_changes},
-    {.put = put_problems},
+    {.put = cli_projects_put_changes},
+    {.put = cli_projects_put_problems},
     {.rows = state_rows},
     {0},
 };
@@ -130,7 +132,7 @@ int cli_project_reload(struct cli *cli)
 {
     kg_auto(kg_free) char *file = NULL;
     int code = ask_file(cli, &file);
-    return code == CLI_DONE ? show(cli, "POST", "/reload", file, put_loaded) : code;
+    return code == CLI_DONE ? cli_projects_show(cli, "POST", "/reload", file, put_loaded) : code;
 }
 
 /* -- list -------------------------------------------------------------------------------------- */
@@ -149,13 +151,15 @@ const struct cli_page project_list = {"GET", "/api/v1/projects", .rows = list_ro
 
 /* -- show -------------------------------------------------------------------------------------- */
 
-static void put_held(struct kg_buf *out, const struct cli *cli, const struct kg_node *project)
+static void cli_projects_put_held(struct kg_buf *out, const struct cli *cli,
+                                  const struct kg_node *project)
 {
     (void)cli;
     project_changes_view_words(kg_node_get(project, "held"), out);
 }
 
-static void put_agents(struct kg_buf *out, const struct cli *cli, const struct kg_node *project)
+static void cli_projects_put_agents(struct kg_buf *out, const struct cli *cli,
+                                    const struct kg_node *project)
 {
     const struct kg_node *agents = kg_node_list(project, "agents");
     (void)cli;
@@ -175,9 +179,9 @@ static const struct row shown_rows[] = {
     {.label = "sessions", .words = "{sessions}"},
     {.label = "not taken", .words = "{reload_problem.message:hint}"},
     {.label = "", .words = "{reload_problem.hint:hint}"},
-    {"held", .put = put_held},
-    {.put = put_problems},
-    {.put = put_agents},
+    {"held", .put = cli_projects_put_held},
+    {.put = cli_projects_put_problems},
+    {.put = cli_projects_put_agents},
     {0},
 };
 
@@ -186,7 +190,8 @@ static void put_project(struct kg_buf *out, const struct cli *cli, const struct 
     rows_put(out, cli, project, shown_rows, 12);
 }
 
-static void put_agent(struct kg_buf *out, const struct cli *cli, const struct kg_node *agent)
+static void cli_projects_put_agent(struct kg_buf *out, const struct cli *cli,
+                                   const struct kg_node *agent)
 {
     (void)cli;
     project_agent_view_words(agent, out);
@@ -200,7 +205,8 @@ int cli_project_show(struct cli *cli)
         kg_buf_text(&rest, "/agents/");
         kg_buf_percent(&rest, kg_str(agent));
     }
-    return show(cli, "GET", kg_buf_terminate(&rest), NULL, agent != NULL ? put_agent : put_project);
+    return cli_projects_show(cli, "GET", kg_buf_terminate(&rest), NULL,
+                             agent != NULL ? cli_projects_put_agent : put_project);
 }
 
 /* -- unload ------------------------------------------------------------------------------------ */

@@ -68,7 +68,7 @@ static int64_t node_count(const struct kg_node *node)
     return is_list ? node->count : node_number(node);
 }
 
-static void put_time(struct kg_buf *out, const struct kg_node *node, struct kg_str format)
+static void cli_rows_put_time(struct kg_buf *out, const struct kg_node *node, struct kg_str format)
 {
     int64_t at_ms;
     if (!node_time(node, &at_ms))
@@ -105,7 +105,7 @@ static void put_formatted(struct kg_buf *out, const struct kg_node *node, struct
     else if (kg_str_is(format, "spaces"))
         put_joined(out, node, " ");
     else if (!kg_str_is(format, "json"))
-        put_time(out, node, format);
+        cli_rows_put_time(out, node, format);
     else if (node != NULL)
         kg_json_put_node(out, node);
 }
@@ -119,7 +119,7 @@ struct scope {
     bool raw;
 };
 
-static void put_escaped(struct kg_buf *out, const struct scope *scope, struct kg_str text)
+static void cli_rows_put_escaped(struct kg_buf *out, const struct scope *scope, struct kg_str text)
 {
     if (scope->raw)
         kg_buf_str(out, text);
@@ -134,11 +134,11 @@ static void put_known(struct kg_buf *out, const struct scope *scope, struct kg_s
     if (kg_str_is(name, "@self"))
         kg_buf_text(out, print_self());
     else if (scope->cli != NULL && kg_str_to_int(kg_str_from(name, 1), &index) && index > 0)
-        put_escaped(out, scope, kg_str(cli_argument(scope->cli, (size_t)index - 1)));
+        cli_rows_put_escaped(out, scope, kg_str(cli_argument(scope->cli, (size_t)index - 1)));
 }
 
 /* What stands between braces. */
-static void put_member(struct kg_buf *out, const struct scope *scope, struct kg_str named)
+static void cli_rows_put_member(struct kg_buf *out, const struct scope *scope, struct kg_str named)
 {
     kg_auto(kg_buf_free) struct kg_buf text = {0};
     struct kg_str keys = kg_str_cut(&named, ':');
@@ -155,7 +155,7 @@ static void put_member(struct kg_buf *out, const struct scope *scope, struct kg_
     else if (kg_str_is(named, "json") && !scope->raw)
         kg_buf_json_escaped(out, kg_buf_view(&text));
     else
-        put_escaped(out, scope, kg_buf_view(&text));
+        cli_rows_put_escaped(out, scope, kg_buf_view(&text));
 }
 
 static void words_put(struct kg_buf *out, const struct scope *scope, struct kg_str words)
@@ -163,7 +163,7 @@ static void words_put(struct kg_buf *out, const struct scope *scope, struct kg_s
     while (words.length > 0) {
         kg_buf_str(out, kg_str_cut(&words, '{'));
         if (words.length > 0)
-            put_member(out, scope, kg_str_cut(&words, '}'));
+            cli_rows_put_member(out, scope, kg_str_cut(&words, '}'));
     }
 }
 
@@ -234,8 +234,8 @@ static struct kg_str column_next(struct kg_str *rest, struct kg_str *ret_words)
     return heading;
 }
 
-static void put_cells(struct table *table, const struct scope *scope, struct kg_str columns,
-                      const struct cell *cells)
+static void cli_rows_put_cells(struct table *table, const struct scope *scope,
+                               struct kg_str columns, const struct cell *cells)
 {
     while (columns.length > 0) {
         kg_auto(kg_buf_free) struct kg_buf text = {0};
@@ -257,7 +257,8 @@ static void rows_table(const struct cli *cli, const struct kg_node *items, const
         kg_list_add(&headings, kg_str_dup(column_next(&rest, &words)));
     struct table *made = items->count > 0 ? table_new((const char *const *)headings) : NULL;
     for (uint32_t i = 0; i < items->count; i++)
-        put_cells(made, &(struct scope){cli, &items->items[i], true}, kg_str(table), cells);
+        cli_rows_put_cells(made, &(struct scope){cli, &items->items[i], true}, kg_str(table),
+                           cells);
     if (made != NULL)
         table_print(made);
     kg_list_free(headings);
@@ -266,8 +267,8 @@ static void rows_table(const struct cli *cli, const struct kg_node *items, const
 /* -- rows -------------------------------------------------------------------------------------- */
 
 /* A line with its label, or the words alone. */
-static void put_line(struct kg_buf *out, const struct scope *scope, const struct row *row,
-                     const char *label_or_null, int columns)
+static void cli_rows_put_line(struct kg_buf *out, const struct scope *scope, const struct row *row,
+                              const char *label_or_null, int columns)
 {
     size_t start = out->length;
     if (row->words == NULL)
@@ -290,15 +291,15 @@ static void put_items(struct kg_buf *out, const struct cli *cli, const struct kg
     const char *label = row->label;
     for (uint32_t i = 0; i < list->count; i++) {
         const struct scope scope = {.cli = cli, .object = &list->items[i]};
-        put_line(out, &scope, row, label, columns);
+        cli_rows_put_line(out, &scope, row, label, columns);
         if (row->rows != NULL)
             rows_put(out, cli, &list->items[i], row->rows, columns);
         label = label != NULL ? "" : NULL;
     }
 }
 
-static void put_row(struct kg_buf *out, const struct cli *cli, const struct kg_node *object,
-                    const struct row *row, int columns)
+static void cli_rows_put_row(struct kg_buf *out, const struct cli *cli,
+                             const struct kg_node *object, const struct row *row, int columns)
 {
     static const struct kg_node none = {.type = KG_ARRAY};
     const struct kg_node *found = row->each != NULL ? member_find(object, kg_str(row->each)) : NULL;
@@ -314,7 +315,7 @@ static void put_row(struct kg_buf *out, const struct cli *cli, const struct kg_n
     } else if (row->each != NULL) {
         put_items(out, cli, list, row, columns);
     } else {
-        put_line(out, &scope, row, row->label, columns);
+        cli_rows_put_line(out, &scope, row, row->label, columns);
         if (row->rows != NULL)
             rows_put(out, cli, object, row->rows, columns);
     }
@@ -333,7 +334,7 @@ void rows_put(struct kg_buf *out, const struct cli *cli, const struct kg_node *o
         kg_auto(kg_buf_free) struct kg_buf aside = {0};
         if (!all_hold(&scope, rows->when))
             continue;
-        put_row(rows->aside ? &aside : out, cli, object, rows, columns);
+        cli_rows_put_row(rows->aside ? &aside : out, cli, object, rows, columns);
         if (aside.length > 0)
             fwrite(aside.data, 1, aside.length, stderr);
     }
@@ -342,7 +343,7 @@ void rows_put(struct kg_buf *out, const struct cli *cli, const struct kg_node *o
 /* -- requests ---------------------------------------------------------------------------------- */
 
 /* "1" is the first argument, "--name" an option; NULL if it was not given. */
-static const char *given(const struct cli *cli, const char *from)
+static const char *cli_rows_given(const struct cli *cli, const char *from)
 {
     return from[0] == '-' ? cli_option_value(cli, from + 2)
                           : cli_argument(cli, strtoul(from, NULL, 10) - 1);
@@ -359,7 +360,7 @@ static void put_queries(struct kg_buf *target, const struct cli *cli, struct kg_
     }
 }
 
-static void put_target(struct kg_buf *target, const struct cli *cli, const char *form)
+static void cli_rows_put_target(struct kg_buf *target, const struct cli *cli, const char *form)
 {
     struct kg_str queries = kg_str(form), path = kg_str_cut(&queries, '?');
     while (path.length > 0) {
@@ -369,7 +370,7 @@ static void put_target(struct kg_buf *target, const struct cli *cli, const char 
         if (name.length == 0)
             continue;
         kg_str_copy(name, from, sizeof(from));
-        kg_buf_percent(target, kg_str(given(cli, from)));
+        kg_buf_percent(target, kg_str(cli_rows_given(cli, from)));
     }
     put_queries(target, cli, queries);
 }
@@ -377,7 +378,7 @@ static void put_target(struct kg_buf *target, const struct cli *cli, const char 
 static void put_list_member(struct kg_json_writer *json, const struct cli *cli,
                             const struct member *member)
 {
-    struct kg_str parts = kg_str(given(cli, member->from));
+    struct kg_str parts = kg_str(cli_rows_given(cli, member->from));
     if (member->kind == MEMBER_PARTS && parts.data == NULL)
         return;
     kg_json_named_begin(json, member->key, '[');
@@ -389,7 +390,8 @@ static void put_list_member(struct kg_json_writer *json, const struct cli *cli,
     kg_json_end(json, ']');
 }
 
-static void put_body(struct kg_buf *body, const struct cli *cli, const struct member *members)
+static void cli_rows_put_body(struct kg_buf *body, const struct cli *cli,
+                              const struct member *members)
 {
     struct kg_json_writer json = kg_json_writer(body);
     kg_json_begin(&json, '{');
@@ -398,7 +400,7 @@ static void put_body(struct kg_buf *body, const struct cli *cli, const struct me
             put_list_member(&json, cli, member);
             continue;
         }
-        const char *value = given(cli, member->from);
+        const char *value = cli_rows_given(cli, member->from);
         if (member->kind != MEMBER_TEXT)
             kg_json_named_bool(&json, member->key,
                                (value != NULL) == (member->kind == MEMBER_FLAG));
@@ -414,7 +416,7 @@ struct question {
     struct client_request request;
 };
 
-static void question_free(struct question *question)
+static void cli_rows_question_free(struct question *question)
 {
     kg_buf_free(&question->target);
     kg_buf_free(&question->body);
@@ -423,9 +425,9 @@ static void question_free(struct question *question)
 static void question_make(const struct cli *cli, const struct cli_page *page,
                           struct question *ret_question)
 {
-    put_target(&ret_question->target, cli, page->target);
+    cli_rows_put_target(&ret_question->target, cli, page->target);
     if (page->members != NULL)
-        put_body(&ret_question->body, cli, page->members);
+        cli_rows_put_body(&ret_question->body, cli, page->members);
     else if (page->body != NULL)
         kg_buf_text(&ret_question->body, page->body);
     ret_question->request = (struct client_request){
@@ -439,7 +441,7 @@ static void question_make(const struct cli *cli, const struct cli_page *page,
 int page_show_with(const struct cli *cli, const struct cli_page *page, const char *target_or_null,
                    struct kg_str body)
 {
-    kg_auto(question_free) struct question question = {0};
+    kg_auto(cli_rows_question_free) struct question question = {0};
     kg_auto(kg_buf_free) struct kg_buf answer = {0}, text = {0};
     kg_auto(kg_doc_cleanup) struct kg_doc *doc = NULL;
     const struct row words[] = {{.words = page->words}, {0}};

@@ -68,7 +68,7 @@ static void home_close(struct home *home)
     free(home->operator_id);
 }
 
-static int home_open(const struct cli *cli, struct home *home, struct kg_err *err)
+static int secret_home_open(const struct cli *cli, struct home *home, struct kg_err *err)
 {
     home->operator_id = offline_operator();
     home->config = config_load(cli->paths.config_file, err);
@@ -139,7 +139,7 @@ struct act {
     const struct row *rows;
 };
 
-static void put_answer(const struct cli *cli, const struct act *act, struct kg_str body)
+static void secret_put_answer(const struct cli *cli, const struct act *act, struct kg_str body)
 {
     kg_auto(kg_buf_free) struct kg_buf out = {0};
     kg_auto(kg_doc_cleanup) struct kg_doc *doc = kg_json_read(body, NULL);
@@ -178,14 +178,14 @@ static int act_here(const struct cli *cli, const struct act *act, struct kg_str 
     kg_auto(kg_buf_free) struct kg_buf body = {0};
     kg_auto(home_close) struct home home = {0};
     struct kg_err err = {0};
-    int result = act->here ? home_open(cli, &home, &err) : 0;
+    int result = act->here ? secret_home_open(cli, &home, &err) : 0;
     if (result == 0 && act->here != NULL)
         result = act->here(cli, &home, value, &err);
     if (result == 0)
         result = answer_here(cli, &body, &err);
     if (result < 0)
         return print_error(&err);
-    put_answer(cli, act, kg_buf_view(&body));
+    secret_put_answer(cli, act, kg_buf_view(&body));
     return CLI_DONE;
 }
 
@@ -212,21 +212,22 @@ static int act_there(const struct cli *cli, const struct act *act, struct kg_str
     return page_show_with(cli, &page, kg_buf_terminate(&target), kg_buf_view(&body));
 }
 
-static int run(const struct cli *cli, const struct act *act, struct kg_str value)
+static int secret_run(const struct cli *cli, const struct act *act, struct kg_str value)
 {
     return door_daemon_runs(cli) ? act_there(cli, act, value) : act_here(cli, act, value);
 }
 
 /* -- the commands ------------------------------------------------------------------------------ */
 
-static void put_short(struct kg_buf *out, const struct cli *cli, const struct kg_node *secret)
+static void secret_put_short(struct kg_buf *out, const struct cli *cli,
+                             const struct kg_node *secret)
 {
     (void)cli, (void)secret;
     kg_buf_printf(out, "it is shorter than %d bytes: it is not redacted where it is shown\n",
                   SECRET_HIDDEN_MIN);
 }
 
-static void put_use(struct kg_buf *out, const struct cli *cli, const struct kg_node *secret)
+static void secret_put_use(struct kg_buf *out, const struct cli *cli, const struct kg_node *secret)
 {
     (void)secret;
     kg_buf_printf(out, "to use it, write ${secret:%s} into a table of local.toml\n",
@@ -237,8 +238,8 @@ static const struct row set_rows[] = {
     {.words = "secret {name} is set"},
     {"used_by", .words = "; used by {used_by:list}"},
     {.words = "\n"},
-    {"!redacted", .put = put_short},
-    {"!used_by", .put = put_use},
+    {"!redacted", .put = secret_put_short},
+    {"!used_by", .put = secret_put_use},
     {0},
 };
 
@@ -252,7 +253,7 @@ int cli_secret_set(struct cli *cli)
         cli_ask_value(name, &value, &err) < 0 ||
         secret_check(kg_str(name), kg_buf_view(&value), &err) < 0)
         return print_error(&err);
-    return run(cli, &act, kg_buf_view(&value));
+    return secret_run(cli, &act, kg_buf_view(&value));
 }
 
 static const struct cell list_cells[] = {
@@ -268,7 +269,7 @@ static const struct row list_rows[] = {
 int cli_secret_list(struct cli *cli)
 {
     static const struct act act = {"GET", "", NULL, list_rows};
-    return run(cli, &act, KG_STR_NULL);
+    return secret_run(cli, &act, KG_STR_NULL);
 }
 
 static const struct row removed_rows[] = {{.words = "secret {name} is removed\n"}, {0}};
@@ -276,10 +277,11 @@ static const struct row removed_rows[] = {{.words = "secret {name} is removed\n"
 int cli_secret_rm(struct cli *cli)
 {
     static const struct act act = {"DELETE", "", remove_here, removed_rows};
-    return run(cli, &act, KG_STR_NULL);
+    return secret_run(cli, &act, KG_STR_NULL);
 }
 
-static void put_rotated(struct kg_buf *out, const struct cli *cli, const struct kg_node *answer)
+static void secret_put_rotated(struct kg_buf *out, const struct cli *cli,
+                               const struct kg_node *answer)
 {
     const struct kg_node *secrets = kg_node_list(answer, "secrets");
     uint32_t count = 0;
@@ -290,10 +292,10 @@ static void put_rotated(struct kg_buf *out, const struct cli *cli, const struct 
                   count == 1 ? " is" : "s are");
 }
 
-static const struct row rotated_rows[] = {{.put = put_rotated}, {0}};
+static const struct row rotated_rows[] = {{.put = secret_put_rotated}, {0}};
 
 int cli_secret_rotate(struct cli *cli)
 {
     static const struct act act = {"POST", "/rotate", rotate_here, rotated_rows};
-    return run(cli, &act, KG_STR_NULL);
+    return secret_run(cli, &act, KG_STR_NULL);
 }

@@ -182,7 +182,7 @@ int cli_session_list(struct cli *cli)
 /* -- tool -------------------------------------------------------------------------------------- */
 
 /* The process that could not be reached, "memory@shop" or "memory", which the words begin with. */
-static struct kg_str process_of(struct kg_str words, struct kg_str plugin)
+static struct kg_str session_process_of(struct kg_str words, struct kg_str plugin)
 {
     struct kg_str start = KG_STR("[BLOCKED] plugin ");
     if (!kg_str_starts(words, start.data))
@@ -208,7 +208,7 @@ static int say_tool_problem(const struct cli *cli, const struct kg_node *answer)
     } else if (result != NULL) {
         kg_json_put_node(&text, result);
     }
-    struct kg_str process = process_of(kg_buf_view(&text), plugin);
+    struct kg_str process = session_process_of(kg_buf_view(&text), plugin);
     if (kg_node_is_true(answer, "blocked") && plugin.length > 0)
         hint = kg_format("more with: %s plugin status %.*s", self, KG_STR_CUT(process, 160));
     bool nobodys = plugin.length == 0 && !kg_node_is_true(answer, "blocked");
@@ -302,7 +302,8 @@ void session_put_compaction(struct kg_buf *out, const struct kg_node *told)
         print_words(out, told, ": {summary}");
 }
 
-static void put_figures(struct kg_buf *out, const struct cli *cli, const struct kg_node *answer)
+static void session_put_figures(struct kg_buf *out, const struct cli *cli,
+                                const struct kg_node *answer)
 {
     (void)cli;
     session_put_compaction(out, answer);
@@ -312,7 +313,7 @@ static const struct row compact_rows[] = {
     {"strategy=checkpoint",
      .words = "a checkpoint was set; the session waits. Go on as it is: {@self} session resume "
               "{@1}\nor with less: {@self} session compact {@1} --strategy drop"},
-    {"!strategy=checkpoint", .put = put_figures},
+    {"!strategy=checkpoint", .put = session_put_figures},
     {.words = "\n"},
     {0},
 };

@@ -14,7 +14,7 @@ struct outcome {
     struct session_answers answers;
 };
 
-static void on_line(void *data, struct kg_str line)
+static void session_command_on_line(void *data, struct kg_str line)
 {
     struct outcome *outcome = data;
     kg_auto(kg_doc_cleanup) struct kg_doc *doc = kg_json_read(line, NULL);
@@ -45,7 +45,7 @@ int session_run_command(const struct cli *cli, struct kg_str name, struct kg_str
 {
     kg_auto(kg_buf_free) struct kg_buf target = {0}, rest = {0}, body = {0}, answer = {0};
     struct outcome outcome = {.cli = cli};
-    const struct client_stream stream = {on_line, NULL, &outcome, NULL};
+    const struct client_stream stream = {session_command_on_line, NULL, &outcome, NULL};
     struct kg_json_writer json = kg_json_writer(&body);
     kg_json_begin(&json, '{');
     kg_json_named_str(&json, "args", args.data ? args : KG_STR(""));

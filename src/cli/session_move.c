@@ -7,8 +7,8 @@
 #include <inttypes.h>
 #include <unistd.h>
 
-static void put_body(struct kg_buf *out, const struct cli *cli, const char *entry_or_null,
-                     bool dry_run)
+static void session_move_put_body(struct kg_buf *out, const struct cli *cli,
+                                  const char *entry_or_null, bool dry_run)
 {
     struct kg_json_writer json = kg_json_writer(out);
     kg_json_begin(&json, '{');
@@ -25,7 +25,7 @@ static void put_entries(struct kg_buf *out, int64_t count)
 }
 
 /* What becomes of files. */
-static void put_files(struct kg_buf *out, const struct kg_node *plan)
+static void session_move_put_files(struct kg_buf *out, const struct kg_node *plan)
 {
     const struct kg_node *files = kg_node_typed(plan, "files", KG_OBJECT);
     if (files == NULL) {
@@ -65,10 +65,11 @@ static void put_plan(struct kg_buf *out, const struct kg_node *plan)
         print_put_text(out, said, "");
     }
     kg_buf_char(out, '\n');
-    put_files(out, plan);
+    session_move_put_files(out, plan);
 }
 
-static void put_done(struct kg_buf *out, const struct cli *cli, const struct kg_node *moved)
+static void session_move_put_done(struct kg_buf *out, const struct cli *cli,
+                                  const struct kg_node *moved)
 {
     (void)cli;
     put_plan(out, moved);
@@ -85,7 +86,7 @@ static int show_plan(const struct cli *cli, const char *rest, const char *entry_
     kg_auto(kg_buf_free) struct kg_buf target = {0}, body = {0}, answer = {0}, out = {0};
     kg_auto(kg_doc_cleanup) struct kg_doc *doc = NULL;
     session_put_target(&target, cli, rest);
-    put_body(&body, cli, entry_or_null, true);
+    session_move_put_body(&body, cli, entry_or_null, true);
     const struct client_request request = {.method = "POST",
                                            .target = kg_buf_terminate(&target),
                                            .body = kg_buf_view(&body),
@@ -98,7 +99,7 @@ static int show_plan(const struct cli *cli, const char *rest, const char *entry_
     return CLI_DONE;
 }
 
-static int ask(const struct cli *cli, const char *rest, const char *entry_or_null)
+static int session_move_ask(const struct cli *cli, const char *rest, const char *entry_or_null)
 {
     struct kg_err err;
     kg_auto(kg_close) int terminal = terminal_open();
@@ -116,30 +117,31 @@ static int ask(const struct cli *cli, const char *rest, const char *entry_or_nul
     return print_error(&err);
 }
 
-static int move(const struct cli *cli, const char *rest, const char *entry_or_null)
+static int session_move_move(const struct cli *cli, const char *rest, const char *entry_or_null)
 {
     bool dry_run = cli_has(cli, "dry-run");
     kg_auto(kg_buf_free) struct kg_buf body = {0};
-    int code = dry_run || cli_has(cli, "yes") ? CLI_DONE : ask(cli, rest, entry_or_null);
+    int code =
+        dry_run || cli_has(cli, "yes") ? CLI_DONE : session_move_ask(cli, rest, entry_or_null);
     if (code != CLI_DONE)
         return code;
-    put_body(&body, cli, entry_or_null, dry_run);
-    return session_show(cli, "POST", rest, kg_buf_view(&body), put_done);
+    session_move_put_body(&body, cli, entry_or_null, dry_run);
+    return session_show(cli, "POST", rest, kg_buf_view(&body), session_move_put_done);
 }
 
 int cli_session_undo(struct cli *cli)
 {
-    return move(cli, "/undo", NULL);
+    return session_move_move(cli, "/undo", NULL);
 }
 
 int cli_session_redo(struct cli *cli)
 {
-    return move(cli, "/redo", NULL);
+    return session_move_move(cli, "/redo", NULL);
 }
 
 int cli_session_rewind(struct cli *cli)
 {
     int code = CLI_DONE;
     kg_auto(kg_free) char *entry = session_entry_id(cli, cli_argument(cli, 1), &code);
-    return entry != NULL ? move(cli, "/rewind", entry) : code;
+    return entry != NULL ? session_move_move(cli, "/rewind", entry) : code;
 }

@@ -28,7 +28,8 @@ static const struct cli_page answer_page = {"POST", "/api/v1/sessions/{1}/questi
                                             .silence_ms = CLIENT_WAIT_FOREVER,
                                             .words = "{id}: {state}\n"};
 
-static void put_answer(struct kg_buf *out, const char *action, struct kg_str content)
+static void session_questions_put_answer(struct kg_buf *out, const char *action,
+                                         struct kg_str content)
 {
     struct kg_json_writer json = kg_json_writer(out);
     kg_json_begin(&json, '{');
@@ -48,15 +49,15 @@ int cli_session_answer(struct cli *cli)
     bool accepts = strcmp(action, "accept") == 0;
     if (accepts && cli_take_params(cli_argument(cli, 2), &content, &err) < 0)
         return print_error(&err);
-    put_answer(&body, action, accepts ? kg_buf_view(&content) : KG_STR_NULL);
+    session_questions_put_answer(&body, action, accepts ? kg_buf_view(&content) : KG_STR_NULL);
     return page_show_with(cli, &answer_page, NULL, kg_buf_view(&body));
 }
 
 /* -- in place ---------------------------------------------------------------------------------- */
 
 /* "Which branch? (one of main, dev) [main]: " */
-static void put_prompt(struct kg_buf *out, struct kg_str name, const struct kg_node *property,
-                       bool is_required)
+static void session_questions_put_prompt(struct kg_buf *out, struct kg_str name,
+                                         const struct kg_node *property, bool is_required)
 {
     const struct kg_node *choices = kg_node_list(property, "enum");
     struct kg_str title = cli_text(property, "title");
@@ -76,7 +77,8 @@ static void put_prompt(struct kg_buf *out, struct kg_str name, const struct kg_n
 }
 
 /* A line as the schema's type has it; what does not fit is left to the daemon to refuse. */
-static void put_value(struct kg_json_writer *json, struct kg_str type, struct kg_str line)
+static void session_questions_put_value(struct kg_json_writer *json, struct kg_str type,
+                                        struct kg_str line)
 {
     size_t offset;
     bool is_text = type.length == 0 || kg_str_is(type, "string");
@@ -90,7 +92,8 @@ static void put_value(struct kg_json_writer *json, struct kg_str type, struct kg
 }
 
 /* Each property of the form, one after the other. False: he ended it. */
-static bool fill_in(int tty, const struct kg_node *schema, struct kg_buf *ret_content)
+static bool session_questions_fill_in(int tty, const struct kg_node *schema,
+                                      struct kg_buf *ret_content)
 {
     const struct kg_node *properties = kg_node_typed(schema, "properties", KG_OBJECT);
     struct kg_json_writer json = kg_json_writer(ret_content);
@@ -100,13 +103,13 @@ static bool fill_in(int tty, const struct kg_node *schema, struct kg_buf *ret_co
         kg_auto(kg_buf_free) struct kg_buf prompt = {0}, line = {0};
         kg_auto(kg_free) char *key = kg_str_dup(member->key);
         bool is_required = kg_node_has_text(kg_node_get(schema, "required"), member->key);
-        put_prompt(&prompt, member->key, &member->value, is_required);
+        session_questions_put_prompt(&prompt, member->key, &member->value, is_required);
         if (!terminal_read(tty, kg_buf_view(&prompt), &line))
             return false;
         if (line.length == 0 && !is_required)
             continue;
         kg_json_key(&json, key);
-        put_value(&json, cli_text(&member->value, "type"), kg_buf_view(&line));
+        session_questions_put_value(&json, cli_text(&member->value, "type"), kg_buf_view(&line));
     }
     kg_json_end(&json, '}');
     return true;
@@ -140,7 +143,8 @@ static const char *ask_person(int tty, const struct kg_node *question, struct kg
         return "decline";
     if (is_url)
         return "accept";
-    return fill_in(tty, kg_node_get(question, "schema"), ret_content) ? "accept" : "cancel";
+    return session_questions_fill_in(tty, kg_node_get(question, "schema"), ret_content) ? "accept"
+                                                                                        : "cancel";
 }
 
 /* -- beforehand -------------------------------------------------------------------------------- */
@@ -156,8 +160,10 @@ static bool is_yes(struct kg_str text)
 }
 
 /* The action, and the content; NULL: nothing was said beforehand that answers it. */
-static const char *take_answer(const struct cli *cli, const struct kg_node *question,
-                               struct session_answers *answers, struct kg_buf *ret_content)
+static const char *session_questions_take_answer(const struct cli *cli,
+                                                 const struct kg_node *question,
+                                                 struct session_answers *answers,
+                                                 struct kg_buf *ret_content)
 {
     const struct kg_member *field = first_field(question);
     if (field == NULL)
@@ -175,7 +181,7 @@ static const char *take_answer(const struct cli *cli, const struct kg_node *ques
     kg_auto(kg_free) char *key = kg_str_dup(field->key);
     kg_json_begin(&json, '{');
     kg_json_key(&json, key);
-    put_value(&json, cli_text(&field->value, "type"), text);
+    session_questions_put_value(&json, cli_text(&field->value, "type"), text);
     kg_json_end(&json, '}');
     return "accept";
 }
@@ -194,7 +200,7 @@ void session_ask(const struct cli *cli, const struct kg_node *question,
     kg_auto(kg_buf_free) struct kg_buf target = {0}, rest = {0}, body = {0}, content = {0};
     struct client_reply reply = {0};
     struct kg_err err = {0};
-    const char *action = take_answer(cli, question, answers, &content);
+    const char *action = session_questions_take_answer(cli, question, answers, &content);
     kg_auto(kg_close) int tty = action == NULL ? terminal_open() : -1;
     if (action == NULL && tty < 0) {
         tell_waiting(cli, question);
@@ -202,7 +208,8 @@ void session_ask(const struct cli *cli, const struct kg_node *question,
     }
     if (action == NULL)
         action = ask_person(tty, question, &content);
-    put_answer(&body, action, strcmp(action, "accept") == 0 ? kg_buf_view(&content) : KG_STR_NULL);
+    session_questions_put_answer(
+        &body, action, strcmp(action, "accept") == 0 ? kg_buf_view(&content) : KG_STR_NULL);
     kg_buf_text(&rest, "/questions/");
     kg_buf_percent(&rest, cli_text(question, "id"));
     session_put_target(&target, cli, kg_buf_terminate(&rest));

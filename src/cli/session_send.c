@@ -35,7 +35,7 @@ static bool colors_on_stderr(void)
 }
 
 /* Two messages, or a message and a note, never share a line. */
-static void end_line(struct turn *turn)
+static void session_send_end_line(struct turn *turn)
 {
     kg_auto(kg_buf_free) struct kg_buf rest = {0};
     if (turn->within_line && print_colors()) {
@@ -49,11 +49,11 @@ static void end_line(struct turn *turn)
 }
 
 /* One line on stderr, cut; dim, as it is not what was asked for. */
-static void note(struct turn *turn, struct kg_buf *line)
+static void session_send_note(struct turn *turn, struct kg_buf *line)
 {
     size_t columns = print_columns();
     kg_auto(kg_buf_free) struct kg_buf whose = {0};
-    end_line(turn);
+    session_send_end_line(turn);
     if (turn->subagent.length > 0) {
         kg_buf_text(&whose, "   ");
         kg_buf_escaped(&whose, turn->subagent);
@@ -98,7 +98,7 @@ static void show_tool_call(struct turn *turn, const struct kg_node *told)
     turn->called_ms = kg_monotonic_ms();
     print_words(&line, told, "-> {tool} ");
     print_value(&line, kg_node_get(told, "arguments"));
-    note(turn, &line);
+    session_send_note(turn, &line);
 }
 
 static void show_tool_result(struct turn *turn, const struct kg_node *told)
@@ -114,7 +114,7 @@ static void show_tool_result(struct turn *turn, const struct kg_node *told)
         turn->called_ms = kg_monotonic_ms(); /* the next of several begins now */
     }
     print_value(&line, kg_node_get(told, "result"));
-    note(turn, &line);
+    session_send_note(turn, &line);
 }
 
 static void show_progress(struct turn *turn, const struct kg_node *told)
@@ -125,13 +125,13 @@ static void show_progress(struct turn *turn, const struct kg_node *told)
         print_words(&line, told, " of {total}");
     if (cli_text(told, "message").length > 0)
         print_words(&line, told, ": {message}");
-    note(turn, &line);
+    session_send_note(turn, &line);
 }
 
 static void ask_question(struct turn *turn, const struct kg_node *told)
 {
     const struct kg_node *question = kg_node_typed(told, "question", KG_OBJECT);
-    end_line(turn);
+    session_send_end_line(turn);
     if (question != NULL)
         session_ask(turn->cli, question, &turn->answers);
 }
@@ -141,14 +141,14 @@ static void show_retry(struct turn *turn, const struct kg_node *told)
     kg_auto(kg_buf_free) struct kg_buf line = {0};
     print_words(&line, told, "{message}; asking again in ");
     print_latency(&line, kg_node_number(told, "after_ms") * 1000);
-    note(turn, &line);
+    session_send_note(turn, &line);
 }
 
 static void show_said(struct turn *turn, const struct kg_node *told)
 {
     kg_auto(kg_buf_free) struct kg_buf line = {0};
     print_words(&line, told, "-- {plugin} says: {text}");
-    note(turn, &line);
+    session_send_note(turn, &line);
 }
 
 static void show_window(struct turn *turn, const struct kg_node *told)
@@ -158,7 +158,7 @@ static void show_window(struct turn *turn, const struct kg_node *told)
     print_short(&line, kg_node_number(told, "tokens"));
     kg_buf_text(&line, " tokens, and the model takes ");
     print_short(&line, kg_node_number(told, "window_tokens"));
-    note(turn, &line);
+    session_send_note(turn, &line);
 }
 
 static void show_compaction(struct turn *turn, const struct kg_node *told)
@@ -166,7 +166,7 @@ static void show_compaction(struct turn *turn, const struct kg_node *told)
     kg_auto(kg_buf_free) struct kg_buf line = {0};
     kg_buf_text(&line, "-- context compacted by ");
     session_put_compaction(&line, told);
-    note(turn, &line);
+    session_send_note(turn, &line);
 }
 
 /* -- the end ----------------------------------------------------------------------------------- */
@@ -212,12 +212,12 @@ static int say_stop(const struct cli *cli, struct kg_str stop)
     return print_problem(kg_error_row(row->code)->exit_code, kg_str(row->message), kg_str(hint));
 }
 
-static void take_end(struct turn *turn, const struct kg_node *told)
+static void session_send_take_end(struct turn *turn, const struct kg_node *told)
 {
     const struct kg_node *error = kg_node_get(told, "error");
     struct kg_str stop = cli_text(told, "stop");
     turn->ended = true;
-    end_line(turn);
+    session_send_end_line(turn);
     if (kg_str_is(stop, "stop"))
         turn->code = CLI_DONE;
     else if (error != NULL && error->type == KG_OBJECT)
@@ -230,7 +230,7 @@ static void take_end(struct turn *turn, const struct kg_node *told)
 
 static void show_subagent(struct turn *turn, const struct kg_node *told);
 
-static void show(struct turn *turn, const struct kg_node *told)
+static void session_send_show(struct turn *turn, const struct kg_node *told)
 {
     static const struct {
         const char *type;
@@ -256,12 +256,12 @@ static void show_subagent(struct turn *turn, const struct kg_node *told)
     uint64_t called_ms = turn->called_ms;
     turn->subagent = cli_text(told, "agent");
     if (event != NULL && turn->subagent.length > 0)
-        show(turn, event);
+        session_send_show(turn, event);
     turn->subagent = KG_STR_NULL;
     turn->called_ms = called_ms; /* the tool of the one around it runs on */
 }
 
-static void on_line(void *data, struct kg_str line)
+static void session_send_on_line(void *data, struct kg_str line)
 {
     struct turn *turn = data;
     kg_auto(kg_doc_cleanup) struct kg_doc *doc = kg_json_read(line, NULL);
@@ -272,12 +272,12 @@ static void on_line(void *data, struct kg_str line)
     if (doc == NULL)
         return;
     if (!turn->cli->json)
-        show(turn, doc->root);
+        session_send_show(turn, doc->root);
     if (kg_str_is(cli_text(doc->root, "type"), "end"))
-        take_end(turn, doc->root);
+        session_send_take_end(turn, doc->root);
 }
 
-static int64_t on_interrupt(void *data)
+static int64_t session_send_on_interrupt(void *data)
 {
     struct turn *turn = data;
     kg_auto(kg_buf_free) struct kg_buf target = {0};
@@ -294,7 +294,8 @@ static int64_t on_interrupt(void *data)
 /* -- the command ------------------------------------------------------------------------------- */
 
 /* The words behind the id, or stdin. */
-static int take_text(const struct cli *cli, struct kg_buf *ret_text, struct kg_err *err)
+static int session_send_take_text(const struct cli *cli, struct kg_buf *ret_text,
+                                  struct kg_err *err)
 {
     const char *first = cli_argument(cli, 1);
     if (first == NULL || (strcmp(first, "-") == 0 && cli_argument(cli, 2) == NULL))
@@ -307,7 +308,7 @@ static int take_text(const struct cli *cli, struct kg_buf *ret_text, struct kg_e
     return 0;
 }
 
-static int check_text(struct kg_str text, struct kg_err *err)
+static int session_send_check_text(struct kg_str text, struct kg_err *err)
 {
     size_t valid = kg_utf8_valid(text);
     if (valid < text.length)
@@ -319,7 +320,7 @@ static int check_text(struct kg_str text, struct kg_err *err)
     return kg_hint(err, "write it behind the session, or give it on stdin");
 }
 
-static void put_body(struct kg_buf *out, struct kg_str text, int64_t steps)
+static void session_send_put_body(struct kg_buf *out, struct kg_str text, int64_t steps)
 {
     struct kg_json_writer json = kg_json_writer(out);
     kg_json_begin(&json, '{');
@@ -333,7 +334,8 @@ static int run_turn(const struct cli *cli, struct kg_str body)
 {
     kg_auto(kg_buf_free) struct kg_buf target = {0}, answer = {0};
     struct turn turn = {.cli = cli, .reasoning = cli_has(cli, "reasoning")};
-    const struct client_stream stream = {on_line, on_interrupt, &turn, NULL};
+    const struct client_stream stream = {session_send_on_line, session_send_on_interrupt, &turn,
+                                         NULL};
     session_put_target(&target, cli, "/runs");
     const struct client_request request = {
         .method = "POST",
@@ -343,7 +345,7 @@ static int run_turn(const struct cli *cli, struct kg_str body)
     };
     terminal_catch_interrupts();
     int code = cli_ask_lines(cli, &request, &stream, &answer);
-    end_line(&turn);
+    session_send_end_line(&turn);
     session_answers_free(&turn.answers);
     if (code != CLI_DONE || turn.ended)
         return turn.ended ? turn.code : code;
@@ -358,11 +360,12 @@ int cli_session_send(struct cli *cli)
     int64_t steps = 0;
     kg_auto(kg_buf_free) struct kg_buf text = {0}, body = {0};
     if (cli_option_number(cli, "steps", 1, STEPS_MAX, &steps, &err) < 0 ||
-        take_text(cli, &text, &err) < 0 || check_text(kg_buf_view(&text), &err) < 0)
+        session_send_take_text(cli, &text, &err) < 0 ||
+        session_send_check_text(kg_buf_view(&text), &err) < 0)
         return print_error(&err);
     struct kg_str name, args;
     if (session_is_command(cli, kg_buf_view(&text), &name, &args))
         return session_run_command(cli, name, args);
-    put_body(&body, kg_buf_view(&text), steps);
+    session_send_put_body(&body, kg_buf_view(&text), steps);
     return run_turn(cli, kg_buf_view(&body));
 }

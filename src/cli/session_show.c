@@ -23,7 +23,7 @@ static size_t line_columns(void)
 
 /* -- content ----------------------------------------------------------------------------------- */
 
-static void put_paragraph(struct kg_buf *out, struct kg_str text)
+static void session_show_put_paragraph(struct kg_buf *out, struct kg_str text)
 {
     while (text.length > 0 && text.data[text.length - 1] == '\n')
         text.length--;
@@ -32,22 +32,22 @@ static void put_paragraph(struct kg_buf *out, struct kg_str text)
 }
 
 /* A text, or the texts among parts, or whatever else it is. */
-static void put_said(struct kg_buf *out, const struct kg_node *content)
+static void session_show_put_said(struct kg_buf *out, const struct kg_node *content)
 {
     if (content == NULL)
         return;
     if (content->type == KG_STRING) {
-        put_paragraph(out, content->text);
+        session_show_put_paragraph(out, content->text);
         return;
     }
     if (content->type == KG_ARRAY) {
         for (uint32_t i = 0; i < content->count; i++)
-            put_said(out, &content->items[i]);
+            session_show_put_said(out, &content->items[i]);
         return;
     }
     const struct kg_node *text = kg_node_get(content, "text");
     if (text != NULL && text->type == KG_STRING) {
-        put_paragraph(out, text->text);
+        session_show_put_paragraph(out, text->text);
         return;
     }
     kg_buf_text(out, INDENT);
@@ -56,13 +56,13 @@ static void put_said(struct kg_buf *out, const struct kg_node *content)
 }
 
 /* " memory.recall {"query":"x"}" */
-static void put_call(struct kg_buf *out, const struct kg_node *content)
+static void session_show_put_call(struct kg_buf *out, const struct kg_node *content)
 {
     print_words(out, content, " {name} ");
     print_value(out, kg_node_get(content, "arguments"));
 }
 
-static void put_result(struct kg_buf *out, const struct kg_node *content)
+static void session_show_put_result(struct kg_buf *out, const struct kg_node *content)
 {
     const struct kg_node *result = kg_node_get(content, "result");
     const struct kg_node *error = kg_node_get(content, "error");
@@ -112,8 +112,8 @@ struct origin {
     uint64_t parent;
 };
 
-static void put_words(struct kg_buf *out, const struct form *form, const struct kg_node *entry,
-                      struct origin origin)
+static void session_show_put_words(struct kg_buf *out, const struct form *form,
+                                   const struct kg_node *entry, struct origin origin)
 {
     if (form->by_plugin)
         print_words(out, entry, "plugin {plugin}");
@@ -127,7 +127,7 @@ static void put_words(struct kg_buf *out, const struct form *form, const struct 
     }
 }
 
-static void put_event(struct kg_buf *out, const struct kg_node *content)
+static void session_show_put_event(struct kg_buf *out, const struct kg_node *content)
 {
     struct kg_str event = cli_text(content, "event");
     if (kg_str_is(event, "started")) {
@@ -142,21 +142,22 @@ static void put_event(struct kg_buf *out, const struct kg_node *content)
     }
 }
 
-static void put_detail(struct kg_buf *out, const struct form *form, const struct kg_node *content)
+static void session_show_put_detail(struct kg_buf *out, const struct form *form,
+                                    const struct kg_node *content)
 {
     if (form->kind == NULL)
-        put_event(out, content);
+        session_show_put_event(out, content);
     else if (form->body == CALL)
-        put_call(out, content);
+        session_show_put_call(out, content);
     else if (form->body == RESULT)
-        put_result(out, content);
+        session_show_put_result(out, content);
     else if (form->body == FIGURES)
         session_put_compaction(out, content);
 }
 
 /* The line that says who; what was said stands below it. */
-static void put_entry(struct kg_buf *out, struct kg_buf *head, const struct kg_node *entry,
-                      struct origin origin)
+static void session_show_put_entry(struct kg_buf *out, struct kg_buf *head,
+                                   const struct kg_node *entry, struct origin origin)
 {
     struct kg_str kind = cli_text(entry, "kind");
     bool is_task = kg_str_is(kind, "message") && cli_text(entry, "parent").length > 0;
@@ -166,8 +167,8 @@ static void put_entry(struct kg_buf *out, struct kg_buf *head, const struct kg_n
     bool colors = print_colors(), gone = kg_node_is_true(entry, "superseded");
     kg_buf_text(head, kg_node_is_true(entry, "pinned") ? "(pinned) " : "");
     kg_buf_text(head, gone ? "(superseded) " : "");
-    put_words(head, form, entry, origin);
-    put_detail(head, form, content);
+    session_show_put_words(head, form, entry, origin);
+    session_show_put_detail(head, form, content);
     print_cut(head, 0, line_columns());
     bool is_bold = colors && !gone && form->body == SAID;
     kg_buf_text(out, colors && gone ? dim : is_bold ? bold : "");
@@ -175,7 +176,7 @@ static void put_entry(struct kg_buf *out, struct kg_buf *head, const struct kg_n
     kg_buf_text(out, is_bold ? plain : "");
     kg_buf_char(out, '\n');
     if (form->body == SAID)
-        put_said(out, content);
+        session_show_put_said(out, content);
     kg_buf_text(out, colors && gone ? plain : "");
 }
 
@@ -190,7 +191,8 @@ struct transcript {
     struct kg_map *numbers; /* owned: those of calls and marks, by their ids */
 };
 
-static struct origin origin_of(struct transcript *transcript, const struct kg_node *entry)
+static struct origin session_show_origin_of(struct transcript *transcript,
+                                            const struct kg_node *entry)
 {
     struct kg_str kind = cli_text(entry, "kind");
     /* NOLINTNEXTLINE(performance-no-int-to-ptr): it is a map of numbers */
@@ -202,8 +204,8 @@ static struct origin origin_of(struct transcript *transcript, const struct kg_no
 }
 
 /* The day stands above the first entry of it, the time of day before each. */
-static void put_time(struct transcript *transcript, struct kg_buf *out, struct kg_buf *head,
-                     const struct kg_node *entry)
+static void session_show_put_time(struct transcript *transcript, struct kg_buf *out,
+                                  struct kg_buf *head, const struct kg_node *entry)
 {
     int64_t created_ms;
     char text[KG_TIME_TEXT];
@@ -237,14 +239,14 @@ static void print_entry(struct transcript *transcript, const struct kg_node *ent
         print_json(kg_buf_view(&out));
         return;
     }
-    struct origin origin = origin_of(transcript, entry);
+    struct origin origin = session_show_origin_of(transcript, entry);
     if (kg_node_is_true(entry, "superseded") && !transcript->all) {
         transcript->left_out++;
         return;
     }
-    put_time(transcript, &out, &head, entry);
+    session_show_put_time(transcript, &out, &head, entry);
     put_depth(&head, origin.agent);
-    put_entry(&out, &head, entry, origin);
+    session_show_put_entry(&out, &head, entry, origin);
     print_out(&out);
 }
 
@@ -270,7 +272,7 @@ static int print_page(struct transcript *transcript, bool *ret_more)
 }
 
 /* "  primary: 12 entries, about 3.4k of 128k tokens, compacted at 102k" */
-static void put_agent(struct kg_buf *out, const struct kg_node *agent)
+static void session_show_put_agent(struct kg_buf *out, const struct kg_node *agent)
 {
     int64_t entries = kg_node_number(agent, "entries"),
             window = kg_node_number(agent, "window_tokens");
@@ -288,12 +290,13 @@ static void put_agent(struct kg_buf *out, const struct kg_node *agent)
     kg_buf_char(out, '\n');
 }
 
-static void put_agents(struct kg_buf *out, const struct cli *cli, const struct kg_node *session)
+static void session_show_put_agents(struct kg_buf *out, const struct cli *cli,
+                                    const struct kg_node *session)
 {
     const struct kg_node *agents = kg_node_list(session, "agents");
     (void)cli;
     for (uint32_t i = 0; i < agents->count; i++)
-        put_agent(out, &agents->items[i]);
+        session_show_put_agent(out, &agents->items[i]);
 }
 
 static const struct row session_rows[] = {
@@ -306,7 +309,7 @@ static const struct row session_rows[] = {
     {"parent", .words = "; forked from {parent}"},
     {"running", .words = "; a turn runs"},
     {.words = "\n"},
-    {.put = put_agents},
+    {.put = session_show_put_agents},
     {0},
 };
 
@@ -345,10 +348,10 @@ static void put_summary(struct kg_buf *out, const struct kg_node *context)
     if (system == NULL || system->type != KG_STRING)
         return;
     kg_buf_text(out, "prompt\n");
-    put_paragraph(out, system->text);
+    session_show_put_paragraph(out, system->text);
 }
 
-static void put_tools(struct kg_buf *out, const struct kg_node *tools)
+static void session_show_put_tools(struct kg_buf *out, const struct kg_node *tools)
 {
     if (tools == NULL || tools->type != KG_ARRAY)
         return;
@@ -360,7 +363,8 @@ static void put_tools(struct kg_buf *out, const struct kg_node *tools)
     }
 }
 
-static void put_context(struct kg_buf *out, const struct cli *cli, const struct kg_node *context)
+static void session_show_put_context(struct kg_buf *out, const struct cli *cli,
+                                     const struct kg_node *context)
 {
     const struct kg_node *messages = kg_node_list(context, "messages");
     (void)cli;
@@ -368,9 +372,9 @@ static void put_context(struct kg_buf *out, const struct cli *cli, const struct 
     for (uint32_t i = 0; i < messages->count; i++) {
         kg_auto(kg_buf_free) struct kg_buf head = {0};
         const struct origin origin = {.agent = cli_text(context, "agent_path")};
-        put_entry(out, &head, &messages->items[i], origin);
+        session_show_put_entry(out, &head, &messages->items[i], origin);
     }
-    put_tools(out, kg_node_get(context, "tools"));
+    session_show_put_tools(out, kg_node_get(context, "tools"));
 }
 
 int cli_session_context(struct cli *cli)
@@ -379,5 +383,5 @@ int cli_session_context(struct cli *cli)
     kg_buf_text(&rest, "/context");
     cli_put_option(&rest, cli, "agent");
     cli_put_option(&rest, cli, "tools");
-    return session_show(cli, "GET", kg_buf_terminate(&rest), KG_STR_NULL, put_context);
+    return session_show(cli, "GET", kg_buf_terminate(&rest), KG_STR_NULL, session_show_put_context);
 }

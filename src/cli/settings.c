@@ -18,7 +18,7 @@ static bool is_behind_proxy(const struct config *config)
     return strcmp(config->auth_mode, "proxy") == 0;
 }
 
-static int check_user(const struct config *config, struct kg_err *err)
+static int cli_settings_check_user(const struct config *config, struct kg_err *err)
 {
     struct cage_owner owner;
     return user_find(config, &owner, err);
@@ -84,8 +84,8 @@ int settings_check(const struct config *config, const char *file, struct kg_err 
         const char *section, *key;
         int (*check)(const struct config *config, struct kg_err *err);
     } rows[] = {
-        {"daemon", "user", check_user},          {"daemon", "bind", check_bind},
-        {"auth", "nonce_file", check_nonce},     {"plugins", "dir", check_plugins_dir},
+        {"daemon", "user", cli_settings_check_user}, {"daemon", "bind", check_bind},
+        {"auth", "nonce_file", check_nonce},         {"plugins", "dir", check_plugins_dir},
         {"cluster", "database", check_database},
     };
     for (size_t i = 0; i < KG_COUNT(rows); i++) {

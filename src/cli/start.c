@@ -76,7 +76,7 @@ static pid_t lock_owner(int fd)
     return (pid_t)pid;
 }
 
-static int fail_locked(const struct daemon *daemon, struct kg_err *err)
+static int cli_start_fail_locked(const struct daemon *daemon, struct kg_err *err)
 {
     kg_fail(err, KG_E_CONFLICT, "kaged is already running here: process %d holds %s",
             (int)lock_owner(daemon->lock_fd), daemon->paths->pid_file);
@@ -85,7 +85,7 @@ static int fail_locked(const struct daemon *daemon, struct kg_err *err)
 }
 
 /* The lock is held for as long as the daemon lives, whatever way it ends. */
-static int take_lock(struct daemon *daemon, struct kg_err *err)
+static int cli_start_take_lock(struct daemon *daemon, struct kg_err *err)
 {
     const char *path = daemon->paths->pid_file;
     daemon->lock_fd =
@@ -98,7 +98,7 @@ static int take_lock(struct daemon *daemon, struct kg_err *err)
         if (errno != EWOULDBLOCK && errno != EINTR)
             return kg_fail_errno(err, errno, "lock %s", path);
         if (lock_owner(daemon->lock_fd) != 0 || kg_monotonic_ms() > until_ms)
-            return fail_locked(daemon, err);
+            return cli_start_fail_locked(daemon, err);
         cli_pause_ms(LOCK_TRY_MS);
     }
     return 0;
@@ -271,7 +271,8 @@ static void on_status_check(struct loop_timer *timer)
 }
 
 /* Whatever changes the figures is an event; while there is none, nothing wakes the daemon. */
-static void on_event(struct audit_listener *listener, struct kg_str line, enum audit_event event)
+static void cli_start_on_event(struct audit_listener *listener, struct kg_str line,
+                               enum audit_event event)
 {
     (void)line, (void)event;
     struct daemon *daemon = KG_CONTAINER(listener, struct daemon, status_listener);
@@ -313,7 +314,7 @@ static struct http_auth_limits auth_limits(const struct config *config)
     };
 }
 
-static void on_reloaded(void *data)
+static void cli_start_on_reloaded(void *data)
 {
     struct daemon *daemon = data;
     if (daemon->server == NULL)
@@ -325,7 +326,7 @@ static void on_reloaded(void *data)
     native_see_reload(daemon->native, host_local(daemon->host));
 }
 
-static void on_refused(void *data, uid_t uid, pid_t pid, const char *reason)
+static void cli_start_on_refused(void *data, uid_t uid, pid_t pid, const char *reason)
 {
     struct daemon *daemon = data;
     audit_emit(host_audit(daemon->host), AUDIT_AUTH_PEER_REFUSED, KG_STR_NULL, AUDIT_V_INT(uid),
@@ -370,17 +371,17 @@ static void on_kill_deadline(struct loop_timer *timer)
     _exit(1);
 }
 
-static void stop(struct daemon *daemon, const char *reason);
+static void cli_start_stop(struct daemon *daemon, const char *reason);
 
 static void on_stop_deadline(struct loop_timer *timer)
 {
     struct daemon *daemon = KG_CONTAINER(timer, struct daemon, stop_timer);
     kg_log(KG_WARN, "stopping took longer than limits.stop_timeout_ms: what is left is killed");
-    stop(daemon, "stopping took too long");
+    cli_start_stop(daemon, "stopping took too long");
 }
 
 /* The socket stays open, so that whoever asks hears that the daemon is stopping. */
-static void stop(struct daemon *daemon, const char *reason)
+static void cli_start_stop(struct daemon *daemon, const char *reason)
 {
     if (daemon->server == NULL)
         return; /* all is done; this turn of the loop is the last */
@@ -405,25 +406,25 @@ static void on_reload_done(void *data, struct kg_str changed, const struct kg_er
         kg_log(KG_ERROR_LEVEL, "reload: the old configuration stays: %s", err_or_null->message);
 }
 
-static void on_signal(uv_signal_t *handle, int number)
+static void cli_start_on_signal(uv_signal_t *handle, int number)
 {
     struct daemon *daemon = handle->data;
     if (daemon->server == NULL)
         return;
     if (number != SIGHUP) {
-        stop(daemon, number == SIGINT ? "interrupted" : "asked to terminate");
+        cli_start_stop(daemon, number == SIGINT ? "interrupted" : "asked to terminate");
         return;
     }
     host_reload(daemon->host, NULL, on_reload_done, daemon);
 }
 
 /* Without the spawner no plugin runs and none can be started: whoever supervises us starts anew. */
-static void on_spawner_lost(void *data)
+static void cli_start_on_spawner_lost(void *data)
 {
     struct daemon *daemon = data;
     kg_log(KG_ERROR_LEVEL, "the spawner is gone, and every plugin with it; stopping");
     daemon->exit_code = 1;
-    stop(daemon, "the spawner is gone");
+    cli_start_stop(daemon, "the spawner is gone");
 }
 
 static void watch_signals(struct daemon *daemon)
@@ -433,7 +434,7 @@ static void watch_signals(struct daemon *daemon)
     for (size_t i = 0; i < KG_COUNT(numbers); i++) {
         uv_signal_init(loop_uv(daemon->loop), &daemon->signals[i]);
         daemon->signals[i].data = daemon;
-        uv_signal_start(&daemon->signals[i], on_signal, numbers[i]);
+        uv_signal_start(&daemon->signals[i], cli_start_on_signal, numbers[i]);
     }
 }
 
@@ -479,7 +480,7 @@ static void share_heap(void)
     mallopt(M_ARENA_MAX, 1);
 }
 
-static int prepare(struct daemon *daemon, struct kg_err *err)
+static int cli_start_prepare(struct daemon *daemon, struct kg_err *err)
 {
     forbid_core_files();
     raise_fd_limit();
@@ -576,7 +577,8 @@ static int open_for_business(struct daemon *daemon, struct kg_err *err)
 {
     daemon->loop = loop_new();
     watch_signals(daemon);
-    int result = cage_spawner_attach(daemon->spawner, daemon->loop, on_spawner_lost, daemon, err);
+    int result =
+        cage_spawner_attach(daemon->spawner, daemon->loop, cli_start_on_spawner_lost, daemon, err);
     if (result < 0)
         return result;
     struct host_parts parts = {
@@ -589,7 +591,7 @@ static int open_for_business(struct daemon *daemon, struct kg_err *err)
         .user = daemon->user,
         .paths = daemon->paths,
         .config = kg_steal(&daemon->config),
-        .on_reloaded = on_reloaded,
+        .on_reloaded = cli_start_on_reloaded,
         .on_reloading = on_reloading,
         .data = daemon,
     };
@@ -619,7 +621,7 @@ static int open_for_business(struct daemon *daemon, struct kg_err *err)
     http_server_set_catalog(daemon->server, daemon->catalog);
     http_server_set_sessions(daemon->server, daemon->sessions);
     http_server_set_mcp(daemon->server, daemon->mcp);
-    http_server_on_refused(daemon->server, on_refused, daemon);
+    http_server_on_refused(daemon->server, cli_start_on_refused, daemon);
     result = http_parser_check(err);
     if (result == 0)
         result = open_native(daemon, err);
@@ -680,10 +682,10 @@ static void tear_down(struct daemon *daemon)
     kg_close(&daemon->lock_fd);
 }
 
-static int run(struct daemon *daemon)
+static int cli_start_run(struct daemon *daemon)
 {
     struct kg_err err = {0};
-    if (prepare(daemon, &err) < 0 || open_for_business(daemon, &err) < 0)
+    if (cli_start_prepare(daemon, &err) < 0 || open_for_business(daemon, &err) < 0)
         return report_failure(daemon, &err);
     log_cages(daemon);
     const struct cage_limits *limits = cage_spawner_limits(daemon->spawner);
@@ -701,7 +703,7 @@ static int run(struct daemon *daemon)
                 AUDIT_V_INT(getpid()), AUDIT_V_TEXT(daemon->paths->socket), AUDIT_V_TEXT(tcp));
     tell_plugins(daemon, "READY=1");
     systemd_attach(daemon->systemd, daemon->loop);
-    daemon->status_listener.on_event = on_event;
+    daemon->status_listener.on_event = cli_start_on_event;
     audit_listen(host_audit(daemon->host), &daemon->status_listener);
     loop_run(daemon->loop);
     return daemon->exit_code;
@@ -735,10 +737,11 @@ int cli_start(struct cli *cli)
     if (daemon.config == NULL || settings_check(daemon.config, cli->paths.config_file, &err) < 0 ||
         user_find(daemon.config, &daemon.owner, &err) < 0 ||
         config_paths_make(&cli->paths, daemon.owner.uid, &err) < 0 ||
-        user_give_folders(&cli->paths, &daemon.owner, &err) < 0 || take_lock(&daemon, &err) < 0)
+        user_give_folders(&cli->paths, &daemon.owner, &err) < 0 ||
+        cli_start_take_lock(&daemon, &err) < 0)
         exit_code = print_error(&err);
     else if (cli_has(cli, "foreground") || fork_away(&daemon, &exit_code, &err))
-        exit_code = run(&daemon);
+        exit_code = cli_start_run(&daemon);
     tear_down(&daemon);
     return exit_code;
 }

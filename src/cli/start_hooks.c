@@ -31,7 +31,7 @@ static const struct {
     {AUDIT_CONSENT_RAISED, NATIVE_CONSENT_RAISED},
 };
 
-static void on_event(struct host_listener *listener, struct host_event *event)
+static void start_hooks_on_event(struct host_listener *listener, struct host_event *event)
 {
     struct start_hooks *hooks = KG_CONTAINER(listener, struct start_hooks, listener);
     if (event->type == HOST_EVENT_STATE)
@@ -65,7 +65,7 @@ struct start_hooks *start_hooks_open(struct host *host, struct native *native)
     hooks->host = host;
     hooks->native = native;
     hooks->loop = host_loop(host);
-    hooks->listener.on_event = on_event;
+    hooks->listener.on_event = start_hooks_on_event;
     host_events_listen(host_events(host), &hooks->listener);
     native_tell(native, NATIVE_DAEMON_STARTING, AUDIT_V_TEXT(KAGED_VERSION), AUDIT_V_INT(getpid()),
                 AUDIT_V_TEXT(host_paths(host)->home));

@@ -31,7 +31,7 @@ struct systemd {
 /* -- the environment --------------------------------------------------------------------------- */
 
 /* A number above 0; 0 if the variable has none. */
-static int64_t number_of(const char *variable)
+static int64_t systemd_number_of(const char *variable)
 {
     const char *text = getenv(variable);
     int64_t number = 0;
@@ -61,9 +61,9 @@ static void connect_notify(struct systemd *systemd)
 
 static void read_watchdog(struct systemd *systemd)
 {
-    int64_t pid = number_of("WATCHDOG_PID");
+    int64_t pid = systemd_number_of("WATCHDOG_PID");
     if (pid == 0 || pid == getpid())
-        systemd->watchdog_ms = (uint64_t)number_of("WATCHDOG_USEC") / 1000;
+        systemd->watchdog_ms = (uint64_t)systemd_number_of("WATCHDOG_USEC") / 1000;
 }
 
 static int socket_fact(int fd, int option)
@@ -89,8 +89,8 @@ static int keep_socket(struct systemd *systemd, int fd, struct kg_err *err)
 
 static int read_sockets(struct systemd *systemd, struct kg_err *err)
 {
-    int64_t count = number_of("LISTEN_FDS");
-    if (count == 0 || number_of("LISTEN_PID") != getpid())
+    int64_t count = systemd_number_of("LISTEN_FDS");
+    if (count == 0 || systemd_number_of("LISTEN_PID") != getpid())
         return 0;
     if (count > SOCKETS_MAX)
         return kg_fail(err, KG_E_USAGE, "LISTEN_FDS is %lld, more than %d", (long long)count,

@@ -16,7 +16,7 @@
 
 static volatile sig_atomic_t interrupted;
 
-static void on_interrupt(int signal)
+static void terminal_on_interrupt(int signal)
 {
     (void)signal;
     interrupted = 1;
@@ -27,7 +27,7 @@ static const int signals[] = {SIGINT, SIGTERM, SIGHUP};
 void terminal_catch_interrupts(void)
 {
     /* What is being written is written whole; waits end all the same: they are polls. */
-    const struct sigaction action = {.sa_handler = on_interrupt, .sa_flags = SA_RESTART};
+    const struct sigaction action = {.sa_handler = terminal_on_interrupt, .sa_flags = SA_RESTART};
     for (size_t i = 0; i < KG_COUNT(signals); i++)
         sigaction(signals[i], &action, NULL);
 }
@@ -62,7 +62,7 @@ int terminal_open(void)
 }
 
 /* One line without its end; false: there is none, or Ctrl-C came. */
-static bool read_line(int fd, char *line, size_t size)
+static bool terminal_read_line(int fd, char *line, size_t size)
 {
     struct pollfd readable = {.fd = fd, .events = POLLIN};
     size_t length = 0;
@@ -101,7 +101,7 @@ bool terminal_read(int fd, struct kg_str prompt, struct kg_buf *ret_line)
     fflush(stderr);
     if (interrupted || kg_write_all(fd, prompt.data, prompt.length) < 0)
         return false;
-    if (!read_line(fd, line, sizeof(line))) {
+    if (!terminal_read_line(fd, line, sizeof(line))) {
         (void)kg_write_all(fd, "\n", 1);
         return false;
     }
@@ -120,7 +120,7 @@ bool terminal_ask(int fd, const char *question)
     tcflush(fd, TCIFLUSH);
     if (interrupted || kg_write_all(fd, text.data, text.length) < 0)
         return false;
-    if (!read_line(fd, line, sizeof(line))) {
+    if (!terminal_read_line(fd, line, sizeof(line))) {
         (void)kg_write_all(fd, "\n", 1); /* his cursor stands behind the question */
         return false;
     }

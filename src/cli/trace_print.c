@@ -61,7 +61,8 @@ void trace_printer_fit(struct trace_printer *printer, bool cut)
                            : SIZE_MAX;
 }
 
-static void put_text(const struct trace_printer *printer, struct kg_buf *out, struct kg_str text)
+static void trace_print_put_text(const struct trace_printer *printer, struct kg_buf *out,
+                                 struct kg_str text)
 {
     size_t most = printer->text_max;
     if (text.length <= most) {
@@ -74,45 +75,49 @@ static void put_text(const struct trace_printer *printer, struct kg_buf *out, st
 
 /* -- messages ---------------------------------------------------------------------------------- */
 
-static struct asked *slot(struct trace_printer *printer, enum trace_kind asker, int64_t id)
+static struct asked *trace_print_slot(struct trace_printer *printer, enum trace_kind asker,
+                                      int64_t id)
 {
     return &printer->asked[asker][(uint64_t)id & (ASKED_MAX - 1)];
 }
 
 /* Where there is little room, what kaged puts before a caller's own parameters is left out. */
-static void put_params(const struct trace_printer *printer, struct kg_buf *out,
-                       struct kg_str params)
+static void trace_print_put_params(const struct trace_printer *printer, struct kg_buf *out,
+                                   struct kg_str params)
 {
     struct kg_str context;
     if (printer->columns == SIZE_MAX || !kg_str_starts(params, "{\"_context\":") ||
         !kg_json_member(params, "_context", &context)) {
-        put_text(printer, out, params);
+        trace_print_put_text(printer, out, params);
         return;
     }
     const char *rest = context.data + context.length, *end = params.data + params.length;
     rest += rest < end && *rest == ',';
     kg_buf_char(out, '{');
-    put_text(printer, out, (struct kg_str){rest, (size_t)(end - rest)});
+    trace_print_put_text(printer, out, (struct kg_str){rest, (size_t)(end - rest)});
 }
 
-static void put_request(struct trace_printer *printer, struct kg_buf *out, enum trace_kind way,
-                        int64_t t_us, const struct rpc_message *message)
+static void trace_print_put_request(struct trace_printer *printer, struct kg_buf *out,
+                                    enum trace_kind way, int64_t t_us,
+                                    const struct rpc_message *message)
 {
     kg_buf_escaped(out, kg_str(message->method));
     if (message->kind == RPC_REQUEST) {
-        struct asked *asked = slot(printer, way, message->id);
+        struct asked *asked = trace_print_slot(printer, way, message->id);
         *asked = (struct asked){.id = message->id, .t_us = t_us};
         memcpy(asked->method, message->method, sizeof(asked->method));
         kg_buf_printf(out, " #%lld", (long long)message->id);
     }
     kg_buf_char(out, ' ');
-    put_params(printer, out, message->params);
+    trace_print_put_params(printer, out, message->params);
 }
 
-static void put_answer(struct trace_printer *printer, struct kg_buf *out, enum trace_kind way,
-                       int64_t t_us, const struct rpc_message *message)
+static void trace_print_put_answer(struct trace_printer *printer, struct kg_buf *out,
+                                   enum trace_kind way, int64_t t_us,
+                                   const struct rpc_message *message)
 {
-    struct asked *asked = slot(printer, way == TRACE_TO ? TRACE_FROM : TRACE_TO, message->id);
+    struct asked *asked =
+        trace_print_slot(printer, way == TRACE_TO ? TRACE_FROM : TRACE_TO, message->id);
     if (asked->id == message->id && message->id != 0) {
         kg_buf_escaped(out, kg_str(asked->method));
         kg_buf_printf(out, " #%lld ", (long long)message->id);
@@ -122,25 +127,26 @@ static void put_answer(struct trace_printer *printer, struct kg_buf *out, enum t
         kg_buf_printf(out, "#%lld", (long long)message->id);
     }
     kg_buf_text(out, message->kind == RPC_ERROR ? " error " : " ");
-    put_text(printer, out, message->kind == RPC_ERROR ? message->error : message->result);
+    trace_print_put_text(printer, out,
+                         message->kind == RPC_ERROR ? message->error : message->result);
 }
 
-static void put_message(struct trace_printer *printer, struct kg_buf *out, enum trace_kind way,
-                        int64_t t_us, struct kg_str line)
+static void trace_print_put_message(struct trace_printer *printer, struct kg_buf *out,
+                                    enum trace_kind way, int64_t t_us, struct kg_str line)
 {
     struct rpc_message message;
     rpc_parse(line, &message);
     if (message.kind == RPC_REQUEST || message.kind == RPC_NOTIFICATION)
-        put_request(printer, out, way, t_us, &message);
+        trace_print_put_request(printer, out, way, t_us, &message);
     else if (message.kind == RPC_RESULT || message.kind == RPC_ERROR)
-        put_answer(printer, out, way, t_us, &message);
+        trace_print_put_answer(printer, out, way, t_us, &message);
     else
-        put_text(printer, out, line);
+        trace_print_put_text(printer, out, line);
 }
 
 /* -- records ----------------------------------------------------------------------------------- */
 
-static void put_header(struct kg_buf *out, const struct kg_node *header)
+static void trace_print_put_header(struct kg_buf *out, const struct kg_node *header)
 {
     kg_buf_text(out, "trace of ");
     kg_buf_escaped(out, cli_text(header, "process"));
@@ -151,17 +157,17 @@ static void put_header(struct kg_buf *out, const struct kg_node *header)
     kg_buf_char(out, '\n');
 }
 
-static void put_body(struct trace_printer *printer, struct kg_buf *out, enum trace_kind kind,
-                     const struct kg_node *record)
+static void trace_print_put_body(struct trace_printer *printer, struct kg_buf *out,
+                                 enum trace_kind kind, const struct kg_node *record)
 {
     struct kg_str line = cli_text(record, "line");
     switch (kind) {
     case TRACE_TO:
     case TRACE_FROM:
-        put_message(printer, out, kind, kg_node_number(record, "t_us"), line);
+        trace_print_put_message(printer, out, kind, kg_node_number(record, "t_us"), line);
         break;
     case TRACE_STDERR:
-        put_text(printer, out, line);
+        trace_print_put_text(printer, out, line);
         break;
     case TRACE_STATE:
         kg_buf_escaped(out, cli_text(record, "from"));
@@ -178,7 +184,7 @@ static void put_body(struct trace_printer *printer, struct kg_buf *out, enum tra
         kg_buf_printf(out, " (cut from %lld bytes)", (long long)kg_node_number(record, "cut_from"));
 }
 
-static enum trace_kind kind_of(const struct kg_node *record)
+static enum trace_kind trace_print_kind_of(const struct kg_node *record)
 {
     enum trace_kind kind = 0;
     while (kind < TRACE_KIND_COUNT && !kg_str_is(cli_text(record, "dir"), trace_kind_names[kind]))
@@ -195,9 +201,9 @@ void trace_print_time(const struct kg_node *record, struct kg_buf *out)
 void trace_printer_put(struct trace_printer *printer, const struct kg_node *record,
                        struct kg_buf *out)
 {
-    enum trace_kind kind = kind_of(record);
+    enum trace_kind kind = trace_print_kind_of(record);
     if (kg_node_get(record, "kaged_trace") != NULL)
-        put_header(out, record);
+        trace_print_put_header(out, record);
     if (kind == TRACE_KIND_COUNT)
         return;
     const char *color = printer->colors ? looks[kind].color : NULL;
@@ -213,7 +219,7 @@ void trace_printer_put(struct trace_printer *printer, const struct kg_node *reco
         kg_buf_escaped(out, cli_text(record, "process"));
         kg_buf_char(out, ' ');
     }
-    put_body(printer, out, kind, record);
+    trace_print_put_body(printer, out, kind, record);
     print_cut(out, from, printer->columns);
     kg_buf_text(out, dim ? "\033[0m\n" : "\n");
 }

@@ -53,7 +53,7 @@ static int give_folder(const char *path, const struct cage_owner *owner)
 }
 
 /* The folders are his; those above them are not, and may keep him out. */
-static int check_reach(const char *path, const struct cage_owner *owner, struct kg_err *err)
+static int user_check_reach(const char *path, const struct cage_owner *owner, struct kg_err *err)
 {
     int result = cage_owner_enter(owner, err);
     if (result < 0)
@@ -96,7 +96,7 @@ int user_give_folders(const struct config_paths *paths, const struct cage_owner 
     }
     /* Only now: one of them may lie above another. */
     for (const char **folder = folders; *folder != NULL; folder++) {
-        int result = check_reach(*folder, owner, err);
+        int result = user_check_reach(*folder, owner, err);
         if (result < 0)
             return result;
     }

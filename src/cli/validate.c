@@ -87,8 +87,8 @@ static void put_cage_json(struct kg_json_writer *json, struct kg_buf *words)
     kg_json_end(json, ']');
 }
 
-static void put_json(struct kg_buf *out, const char *path, const struct kg_problems *problems,
-                     struct kg_buf *cage_words)
+static void validate_put_json(struct kg_buf *out, const char *path,
+                              const struct kg_problems *problems, struct kg_buf *cage_words)
 {
     struct kg_json_writer json = kg_json_writer(out);
     kg_json_begin(&json, '{');
@@ -102,8 +102,8 @@ static void put_json(struct kg_buf *out, const char *path, const struct kg_probl
     kg_buf_char(out, '\n');
 }
 
-static void put_text(struct kg_buf *out, const char *path, const struct manifest *manifest,
-                     const struct kg_problems *problems)
+static void validate_put_text(struct kg_buf *out, const char *path, const struct manifest *manifest,
+                              const struct kg_problems *problems)
 {
     kg_auto(kg_free) char *valid =
         manifest ? kg_format("%s %s", manifest->name, manifest->version) : NULL;
@@ -119,7 +119,8 @@ static char *manifest_path(const char *path)
     return kg_strdup(path);
 }
 
-static void put_cage(struct kg_buf *out, const struct manifest *manifest, struct kg_buf *words)
+static void validate_put_cage(struct kg_buf *out, const struct manifest *manifest,
+                              struct kg_buf *words)
 {
     char *rest = NULL;
     kg_buf_printf(out, "in its cage %s\n", manifest->name);
@@ -131,19 +132,19 @@ static void put_cage(struct kg_buf *out, const struct manifest *manifest, struct
     }
 }
 
-static int show(const struct cli *cli, const char *path, const struct manifest *manifest,
-                const struct kg_problems *problems)
+static int validate_show(const struct cli *cli, const char *path, const struct manifest *manifest,
+                         const struct kg_problems *problems)
 {
     kg_auto(kg_buf_free) struct kg_buf out = {0}, words = {0};
     struct kg_err err = {.code = KG_OK};
     bool caged = manifest != NULL && cli_has(cli, "cage");
     int result = caged ? describe_cage(cli, path, manifest, &words, &err) : 0;
     if (cli->json)
-        put_json(&out, path, problems, &words);
+        validate_put_json(&out, path, problems, &words);
     else
-        put_text(&out, path, manifest, problems);
+        validate_put_text(&out, path, manifest, problems);
     if (!cli->json && words.length > 0)
-        put_cage(&out, manifest, &words);
+        validate_put_cage(&out, manifest, &words);
     print_out(&out);
     if (result < 0)
         return print_error(&err);
@@ -162,7 +163,7 @@ int cli_plugin_validate(struct cli *cli)
         return print_error(&err);
     }
     struct manifest *manifest = manifest_read(kg_buf_view(&text), &problems);
-    int code = show(cli, path, manifest, &problems);
+    int code = validate_show(cli, path, manifest, &problems);
     manifest_free(manifest);
     return code;
 }

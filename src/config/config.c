@@ -19,7 +19,7 @@
 #define PLUGIN_BYTES_MAX 192
 #define URL_BYTES_MAX    4096
 
-static bool is_folder(struct kg_str text)
+static bool config_is_folder(struct kg_str text)
 {
     size_t part = 0;
     for (size_t i = 0; i < text.length; i++) {
@@ -39,13 +39,13 @@ static bool has_only(struct kg_str text, const char *signs)
     return text.length > 0;
 }
 
-static bool is_host(struct kg_str text)
+static bool config_is_host(struct kg_str text)
 {
     return has_only(text, ".-_:[]");
 }
 
 /* Of one that serves a project alone, "NAME@PROJECT". */
-static bool is_plugin(struct kg_str text)
+static bool config_is_plugin(struct kg_str text)
 {
     return has_only(text, "-_.@") && text.data[0] >= 'a' && text.data[0] <= 'z' &&
            text.length <= PLUGIN_BYTES_MAX;
@@ -56,7 +56,7 @@ static bool is_script(struct kg_str text)
     return has_only(text, "-_") && text.length <= PLUGIN_BYTES_MAX;
 }
 
-static bool is_project(struct kg_str text)
+static bool config_is_project(struct kg_str text)
 {
     return kg_str_is(text, "*") || (has_only(text, "-_") && text.length <= PLUGIN_BYTES_MAX);
 }
@@ -108,7 +108,7 @@ static bool is_forward(struct kg_str text)
         if (!kg_str_starts(text, sockets[i]))
             continue;
         rest = kg_str_from(text, strlen(sockets[i]));
-        return rest.length == 0 || (rest.data[0] == ':' && is_folder(kg_str_from(rest, 1)));
+        return rest.length == 0 || (rest.data[0] == ':' && config_is_folder(kg_str_from(rest, 1)));
     }
     return is_url(text);
 }
@@ -124,15 +124,15 @@ static bool is_reach(struct kg_str text)
         return false;
     struct kg_str last = kg_str_from(text, (size_t)(colon - text.data) + 1);
     struct kg_str host = kg_str_from(kg_str_first(text, (size_t)(colon - text.data)), 4);
-    return is_host(host) &&
+    return config_is_host(host) &&
            (kg_str_is(last, "*") || (kg_str_to_int(last, &port) && port > 0 && port < 65536));
 }
 
 static const struct config_form
-    form_FOLDER = {"an absolute folder", "absolute folders", is_folder},
-    form_HOST = {"the name of a host", "names of hosts", is_host},
-    form_PLUGIN = {"the name of a plugin", "names of plugins", is_plugin},
-    form_PROJECT = {"the id of a project, or *", "ids of projects, or *", is_project},
+    form_FOLDER = {"an absolute folder", "absolute folders", config_is_folder},
+    form_HOST = {"the name of a host", "names of hosts", config_is_host},
+    form_PLUGIN = {"the name of a plugin", "names of plugins", config_is_plugin},
+    form_PROJECT = {"the id of a project, or *", "ids of projects, or *", config_is_project},
     form_REACH = {"net:HOST:PORT, net:HOST:* or net:*", "net:HOST:PORT, net:HOST:* or net:*",
                   is_reach},
     form_SCRIPT = {"the name of a script", "names of scripts", is_script},
@@ -212,7 +212,7 @@ static void *field(const struct config *config, const struct config_key *key)
     return (char *)config + key->offset;
 }
 
-static void set_text(struct config *config, const struct config_key *key, struct kg_str text)
+static void config_set_text(struct config *config, const struct config_key *key, struct kg_str text)
 {
     char **place = field(config, key);
     free(*place);
@@ -230,7 +230,7 @@ static struct config *new_defaults(void)
         else if (key->type == CONFIG_TYPE_BOOL)
             *(bool *)field(config, key) = key->fallback;
         else if (key->type == CONFIG_TYPE_TEXT)
-            set_text(config, key, kg_str(key->text_fallback));
+            config_set_text(config, key, kg_str(key->text_fallback));
         else if (key->type == CONFIG_TYPE_LIST)
             *(char ***)field(config, key) = kg_list_new(0);
     }
@@ -278,8 +278,8 @@ const char *config_plugins_dir(const struct config *config, const struct config_
     return config->plugins_dir[0] != '\0' ? config->plugins_dir : paths->plugins_dir;
 }
 
-static struct config_place place_of(const struct config *config, const char *section,
-                                    const char *key)
+static struct config_place config_place_of(const struct config *config, const char *section,
+                                           const char *key)
 {
     for (size_t i = 0; i < config_key_count; i++)
         if (strcmp(config_keys[i].section, section) == 0 && strcmp(config_keys[i].key, key) == 0)
@@ -289,13 +289,13 @@ static struct config_place place_of(const struct config *config, const char *sec
 
 bool config_says(const struct config *config, const char *section, const char *key)
 {
-    return place_of(config, section, key).line > 0;
+    return config_place_of(config, section, key).line > 0;
 }
 
 void config_wrap_place(const struct config *config, const char *path, const char *section,
                        const char *key, struct kg_err *err)
 {
-    struct config_place place = place_of(config, section, key);
+    struct config_place place = config_place_of(config, section, key);
     if (place.line > 0)
         kg_wrap(err, 0, "%s:%u:%u", path, place.line, place.column);
     else
@@ -327,7 +327,7 @@ struct path {
 };
 
 /* The key's own path, with "*" for a name. */
-static struct path path_of(const struct config_key *key)
+static struct path config_path_of(const struct config_key *key)
 {
     struct path path = {0};
     for (const char *at = key->section; path.count < PARTS_MAX - 1;) {
@@ -362,7 +362,7 @@ const struct config_key *config_key_find(const struct kg_str *path, size_t path_
                                          struct kg_str *ret_name)
 {
     for (size_t i = 0; i < config_key_count; i++) {
-        struct path wanted = path_of(&config_keys[i]);
+        struct path wanted = config_path_of(&config_keys[i]);
         if (wanted.count == path_count && leads_to(path, path_count, &wanted, ret_name))
             return &config_keys[i];
     }
@@ -394,7 +394,7 @@ static void print_path(struct kg_buf *out, const struct kg_str *parts, size_t co
 
 void config_key_print(const struct config_key *key, struct kg_str name, struct kg_buf *out)
 {
-    struct path path = path_of(key);
+    struct path path = config_path_of(key);
     for (size_t i = 0; i < path.count; i++)
         if (kg_str_is(path.parts[i], "*"))
             path.parts[i] = name;
@@ -416,7 +416,7 @@ struct setting {
 };
 
 /* The place for the value of a name. The file cannot say it twice. */
-static struct config_named *add_name(const struct setting *setting)
+static struct config_named *config_add_name(const struct setting *setting)
 {
     struct config_names *names = field(setting->config, setting->key);
     names->items = kg_realloc(names->items, (names->count + 1) * sizeof(*names->items));
@@ -435,7 +435,7 @@ static int take_int(const struct setting *setting, const struct kg_node *node, s
         return fail_at(err, node, "%s is %lld; it must be from %lld to %lld", setting->text,
                        (long long)value, (long long)key->min, (long long)key->max);
     if (key->type == CONFIG_TYPE_INTS)
-        add_name(setting)->number = value;
+        config_add_name(setting)->number = value;
     else
         *(int64_t *)field(setting->config, key) = value;
     return 0;
@@ -449,7 +449,7 @@ static int take_bool(const struct setting *setting, const struct kg_node *node, 
     return 0;
 }
 
-static bool is_choice(const char *choices, struct kg_str text)
+static bool config_is_choice(const char *choices, struct kg_str text)
 {
     if (choices[0] == '\0')
         return true;
@@ -470,18 +470,19 @@ static bool is_plain_text(const struct kg_node *node)
            (node->text.length == 0 || memchr(node->text.data, '\0', node->text.length) == NULL);
 }
 
-static int take_text(const struct setting *setting, const struct kg_node *node, struct kg_err *err)
+static int config_take_text(const struct setting *setting, const struct kg_node *node,
+                            struct kg_err *err)
 {
     const struct config_key *key = setting->key;
     if (!is_plain_text(node))
         return fail_at(err, node, "%s takes a string", setting->text);
-    if (!is_choice(key->choices, node->text))
+    if (!config_is_choice(key->choices, node->text))
         return fail_at(err, node, "%s is \"%.*s\"; it must be one of %s", setting->text,
                        KG_STR_CUT(node->text, 64), key->choices);
     if (key->form != NULL && node->text.length > 0 && !key->form->fits(node->text))
         return fail_at(err, node, "%s is \"%.*s\"; it must be %s", setting->text,
                        KG_STR_CUT(node->text, 64), key->form->one);
-    set_text(setting->config, key, node->text);
+    config_set_text(setting->config, key, node->text);
     return 0;
 }
 
@@ -504,7 +505,7 @@ static int take_list(const struct setting *setting, const struct kg_node *node, 
     for (uint32_t i = 0; i < node->count; i++)
         list[i] = kg_str_dup(node->items[i].text);
     if (key->type == CONFIG_TYPE_LISTS) {
-        add_name(setting)->list = list;
+        config_add_name(setting)->list = list;
         return 0;
     }
     kg_list_free(*(char ***)field(setting->config, key));
@@ -512,28 +513,30 @@ static int take_list(const struct setting *setting, const struct kg_node *node, 
     return 0;
 }
 
-static int take_table(const struct setting *setting, const struct kg_node *node, struct kg_err *err)
+static int config_take_table(const struct setting *setting, const struct kg_node *node,
+                             struct kg_err *err)
 {
     kg_auto(kg_buf_free) struct kg_buf json = {0};
     if (node->type != KG_OBJECT)
         return fail_at(err, node, "%s is a section: write it as [%s]", setting->text,
                        setting->text);
     kg_json_put_node(&json, node);
-    struct config_named *named = add_name(setting);
+    struct config_named *named = config_add_name(setting);
     named->list = kg_list_new(0);
     kg_list_add(&named->list, kg_strdup(kg_buf_terminate(&json)));
     return 0;
 }
 
 /* It must survive as a C string, and be somebody's. */
-static bool is_name(struct kg_str name)
+static bool config_is_name(struct kg_str name)
 {
     return name.length > 0 && memchr(name.data, '\0', name.length) == NULL;
 }
 
-static int take_value(const struct setting *setting, const struct kg_node *node, struct kg_err *err)
+static int config_take_value(const struct setting *setting, const struct kg_node *node,
+                             struct kg_err *err)
 {
-    if (config_key_is_named(setting->key) && !is_name(setting->name))
+    if (config_key_is_named(setting->key) && !config_is_name(setting->name))
         return fail_at(err, node, "%s: this is not a name", setting->text);
     setting->config->places[setting->key - config_keys] =
         (struct config_place){node->line, node->column};
@@ -544,12 +547,12 @@ static int take_value(const struct setting *setting, const struct kg_node *node,
     case CONFIG_TYPE_BOOL:
         return take_bool(setting, node, err);
     case CONFIG_TYPE_TEXT:
-        return take_text(setting, node, err);
+        return config_take_text(setting, node, err);
     case CONFIG_TYPE_LIST:
     case CONFIG_TYPE_LISTS:
         return take_list(setting, node, err);
     case CONFIG_TYPE_TABLES:
-        return take_table(setting, node, err);
+        return config_take_table(setting, node, err);
     }
     return -EINVAL;
 }
@@ -563,7 +566,7 @@ static int unknown(const struct path *path, const struct kg_member *member, stru
     print_path(&text, path->parts, path->count);
     print_path(&above, path->parts, last);
     for (size_t i = 0; i < config_key_count; i++) {
-        struct path wanted = path_of(&config_keys[i]);
+        struct path wanted = config_path_of(&config_keys[i]);
         struct kg_str name;
         if (wanted.count > last && leads_to(path->parts, last, &wanted, &name))
             candidates[count++] = kg_str_dup(wanted.parts[last]);
@@ -585,7 +588,7 @@ static bool is_section(const struct path *path)
 {
     struct kg_str name;
     for (size_t i = 0; i < config_key_count; i++) {
-        struct path wanted = path_of(&config_keys[i]);
+        struct path wanted = config_path_of(&config_keys[i]);
         if (wanted.count > path->count && leads_to(path->parts, path->count, &wanted, &name))
             return true;
     }
@@ -593,8 +596,8 @@ static bool is_section(const struct path *path)
 }
 
 /* One key of the file, or a section with all that is in it; `above` leads to where it stands. */
-static int take_member(struct config *config, const struct path *above,
-                       const struct kg_member *member, struct kg_err *err)
+static int config_take_member(struct config *config, const struct path *above,
+                              const struct kg_member *member, struct kg_err *err)
 {
     struct path path = *above;
     path.parts[path.count++] = member->key;
@@ -604,7 +607,7 @@ static int take_member(struct config *config, const struct path *above,
     setting.text = kg_buf_terminate(&text);
     setting.key = config_key_find(path.parts, path.count, &setting.name);
     if (setting.key != NULL)
-        return take_value(&setting, &member->value, err);
+        return config_take_value(&setting, &member->value, err);
     if (!is_section(&path))
         return unknown(&path, member, err);
     if (member->value.type != KG_OBJECT)
@@ -612,7 +615,7 @@ static int take_member(struct config *config, const struct path *above,
                        setting.text);
     int result = 0;
     for (uint32_t i = 0; i < member->value.count && result == 0; i++)
-        result = take_member(config, &path, &member->value.members[i], err);
+        result = config_take_member(config, &path, &member->value.members[i], err);
     return result;
 }
 
@@ -623,7 +626,7 @@ static int take_text_of_file(struct config *config, struct kg_str text, struct k
     if (doc == NULL)
         result = -EINVAL;
     for (uint32_t i = 0; doc != NULL && i < doc->root->count && result == 0; i++)
-        result = take_member(config, &(struct path){0}, &doc->root->members[i], err);
+        result = config_take_member(config, &(struct path){0}, &doc->root->members[i], err);
     if (result < 0 && err != NULL) {
         err->code = KG_E_INVALID_CONFIG;
         if (err->hint[0] == '\0')
@@ -675,7 +678,8 @@ static bool same_list(char *const *a, char *const *b)
     return *a == *b;
 }
 
-static bool same(const struct config *a, const struct config *b, const struct config_key *key)
+static bool config_same(const struct config *a, const struct config *b,
+                        const struct config_key *key)
 {
     switch (key->type) {
     case CONFIG_TYPE_INT:
@@ -694,8 +698,8 @@ static bool same(const struct config *a, const struct config *b, const struct co
     return true;
 }
 
-static void put_change(struct kg_json_writer *json, const struct config_key *key,
-                       struct kg_str name)
+static void config_put_change(struct kg_json_writer *json, const struct config_key *key,
+                              struct kg_str name)
 {
     kg_auto(kg_buf_free) struct kg_buf text = {0};
     config_key_print(key, name, &text);
@@ -717,7 +721,7 @@ static void put_changed_names(struct kg_json_writer *json, const struct config_k
         if (b != NULL && both)
             differ = a->number != b->number || (a->list != NULL && !same_list(a->list, b->list));
         if (differ)
-            put_change(json, key, kg_str(a->name));
+            config_put_change(json, key, kg_str(a->name));
     }
 }
 
@@ -727,8 +731,8 @@ void config_diff(const struct config *before, const struct config *after, struct
     kg_json_begin(&json, '[');
     for (size_t i = 0; i < config_key_count; i++) {
         const struct config_key *key = &config_keys[i];
-        if (!same(before, after, key))
-            put_change(&json, key, KG_STR_NULL);
+        if (!config_same(before, after, key))
+            config_put_change(&json, key, KG_STR_NULL);
         if (config_key_is_named(key)) {
             put_changed_names(&json, key, field(before, key), field(after, key), true);
             put_changed_names(&json, key, field(after, key), field(before, key), false);
@@ -745,7 +749,7 @@ bool config_start_differs(const struct config *before, const struct config *afte
         const struct config_key *key = &config_keys[i];
         if (key->applies != CONFIG_START)
             continue;
-        if (!same(before, after, key))
+        if (!config_same(before, after, key))
             return true;
         if (key->type != CONFIG_TYPE_LISTS)
             continue;

@@ -45,7 +45,7 @@ static char *beside(const char *path, const char *target)
 }
 
 /* A link may lead to a file that is not there yet: then it is made there. NULL sets errno. */
-static char *resolve(const char *path)
+static char *edit_file_resolve(const char *path)
 {
     char target[PATH_MAX];
     kg_auto(kg_free) char *at = kg_strdup(path);
@@ -87,7 +87,7 @@ static int lock_folder(const struct place *place, struct kg_err *err)
 static int open_place(const char *path, struct place *ret_place, struct kg_err *err)
 {
     kg_auto(place_end) struct place place = {.folder = -1};
-    place.path = resolve(path);
+    place.path = edit_file_resolve(path);
     if (place.path == NULL)
         return kg_fail_errno(err, errno, "find it");
     place.name = kg_path_name(place.path);
@@ -159,7 +159,7 @@ static int keep_status(int fd, const struct stat *old, struct kg_err *err)
     return 0;
 }
 
-static int write_text(int fd, struct kg_str text, struct kg_err *err)
+static int edit_file_write_text(int fd, struct kg_str text, struct kg_err *err)
 {
     int result = kg_write_all(fd, text.data, text.length);
     if (result == 0 && fsync(fd) < 0)
@@ -168,15 +168,15 @@ static int write_text(int fd, struct kg_str text, struct kg_err *err)
 }
 
 /* old: what stands there now, or NULL. */
-static int replace(const struct place *place, struct kg_str text, const struct stat *old,
-                   struct kg_err *err)
+static int edit_file_replace(const struct place *place, struct kg_str text, const struct stat *old,
+                             struct kg_err *err)
 {
     kg_auto(temporary_end) struct temporary temporary = {.folder = place->folder, .fd = -1};
     int result = temporary_open(&temporary, err);
     if (result == 0 && old != NULL)
         result = keep_status(temporary.fd, old, err);
     if (result == 0)
-        result = write_text(temporary.fd, text, err);
+        result = edit_file_write_text(temporary.fd, text, err);
     if (result < 0)
         return result;
     if (renameat(place->folder, temporary.name, place->folder, place->name) < 0)
@@ -214,7 +214,7 @@ static int edit_place(const struct place *place, edit_change *change, void *data
     if (result < 0 || kg_str_equal(kg_buf_view(&before), kg_buf_view(&text)))
         return result < 0 ? result : 0;
     remove_leftovers(place);
-    return replace(place, kg_buf_view(&text), exists ? &status : NULL, err);
+    return edit_file_replace(place, kg_buf_view(&text), exists ? &status : NULL, err);
 }
 
 int edit_file(const char *path, edit_change *change, void *data, struct kg_err *err)

@@ -17,7 +17,7 @@ struct place {
     size_t key, value, end;
 };
 
-static int check(const struct kg_buf *text, struct kg_err *err)
+static int edit_json_check(const struct kg_buf *text, struct kg_err *err)
 {
     size_t offset = 0;
     enum kg_json_fault fault = kg_json_check(kg_buf_view(text), &offset);
@@ -49,7 +49,7 @@ static void find_member(const struct kg_buf *text, const char *name, struct plac
 }
 
 /* As far along the path as there are objects. */
-static struct place walk(const struct kg_buf *text, const char *const *path, size_t count)
+static struct place edit_json_walk(const struct kg_buf *text, const char *const *path, size_t count)
 {
     struct kg_json_cursor cursor = {text->data, text->data + text->length};
     kg_json_skip_space(&cursor);
@@ -68,7 +68,7 @@ static struct place walk(const struct kg_buf *text, const char *const *path, siz
 
 /* -- writing ----------------------------------------------------------------------------------- */
 
-static void put_line(struct kg_buf *out, size_t depth)
+static void edit_json_put_line(struct kg_buf *out, size_t depth)
 {
     kg_buf_char(out, '\n');
     for (size_t i = 0; i < depth * INDENT; i++)
@@ -83,20 +83,20 @@ static void put_pretty(struct kg_buf *out, const struct kg_node *node, size_t de
     }
     kg_buf_char(out, '{');
     for (uint32_t i = 0; i < node->count; i++) {
-        put_line(out, depth + 1);
+        edit_json_put_line(out, depth + 1);
         kg_json_put_string(out, node->members[i].key);
         kg_buf_text(out, ": ");
         put_pretty(out, &node->members[i].value, depth + 1);
         if (i + 1 < node->count)
             kg_buf_char(out, ',');
     }
-    put_line(out, depth);
+    edit_json_put_line(out, depth);
     kg_buf_char(out, '}');
 }
 
 /* The rest of the path, with the value at its end. */
-static void put_member(struct kg_buf *out, const char *const *path, size_t count, size_t depth,
-                       const struct kg_node *value)
+static void edit_json_put_member(struct kg_buf *out, const char *const *path, size_t count,
+                                 size_t depth, const struct kg_node *value)
 {
     kg_json_put_string(out, kg_str(path[0]));
     kg_buf_text(out, ": ");
@@ -105,13 +105,13 @@ static void put_member(struct kg_buf *out, const char *const *path, size_t count
         return;
     }
     kg_buf_char(out, '{');
-    put_line(out, depth + 1);
-    put_member(out, path + 1, count - 1, depth + 1, value);
-    put_line(out, depth);
+    edit_json_put_line(out, depth + 1);
+    edit_json_put_member(out, path + 1, count - 1, depth + 1, value);
+    edit_json_put_line(out, depth);
     kg_buf_char(out, '}');
 }
 
-static void replace(struct kg_buf *text, size_t from, size_t to, struct kg_str by)
+static void edit_json_replace(struct kg_buf *text, size_t from, size_t to, struct kg_str by)
 {
     kg_auto(kg_buf_free) struct kg_buf made = {0};
     kg_buf_append(&made, text->data, from);
@@ -129,15 +129,15 @@ int edit_json_set(struct kg_buf *text, const char *const *path, size_t path_coun
     kg_auto(kg_buf_free) struct kg_buf member = {0};
     if (text->length == 0)
         kg_buf_text(text, "{}\n");
-    int result = check(text, err);
+    int result = edit_json_check(text, err);
     if (result < 0)
         return result;
-    struct place place = walk(text, path, path_count);
+    struct place place = edit_json_walk(text, path, path_count);
     if (place.found && place.depth + 1 < path_count)
         return kg_fail(err, KG_E_INVALID_CONFIG, "%s is not an object", path[place.depth]);
     if (place.found) {
         put_pretty(&member, value, path_count);
-        replace(text, place.value, place.end, kg_buf_view(&member));
+        edit_json_replace(text, place.value, place.end, kg_buf_view(&member));
         return 0;
     }
     size_t last = place.object_end - 1; /* the brace; what is before it is the last member */
@@ -145,20 +145,21 @@ int edit_json_set(struct kg_buf *text, const char *const *path, size_t path_coun
         last--;
     if (text->data[last - 1] != '{')
         kg_buf_char(&member, ',');
-    put_line(&member, place.depth + 1);
-    put_member(&member, path + place.depth, path_count - place.depth, place.depth + 1, value);
-    put_line(&member, place.depth);
-    replace(text, last, place.object_end - 1, kg_buf_view(&member));
+    edit_json_put_line(&member, place.depth + 1);
+    edit_json_put_member(&member, path + place.depth, path_count - place.depth, place.depth + 1,
+                         value);
+    edit_json_put_line(&member, place.depth);
+    edit_json_replace(text, last, place.object_end - 1, kg_buf_view(&member));
     return 0;
 }
 
 int edit_json_remove(struct kg_buf *text, const char *const *path, size_t path_count,
                      struct kg_err *err)
 {
-    int result = check(text, err);
+    int result = edit_json_check(text, err);
     if (result < 0)
         return result;
-    struct place place = walk(text, path, path_count);
+    struct place place = edit_json_walk(text, path, path_count);
     if (!place.found || place.depth + 1 < path_count)
         return kg_fail(err, KG_E_NOT_FOUND, "there is no %s in it", path[path_count - 1]);
     size_t from = place.key, to = place.end;
@@ -171,6 +172,6 @@ int edit_json_remove(struct kg_buf *text, const char *const *path, size_t path_c
         to = after + 1;
     else if (text->data[from - 1] == ',')
         from--;
-    replace(text, from, to, KG_STR(""));
+    edit_json_replace(text, from, to, KG_STR(""));
     return 0;
 }

@@ -79,7 +79,7 @@ static bool at_line_end(const struct edit *edit, size_t at)
     return at == edit->text.length || edit->text.data[at] == '\n' || edit->text.data[at] == '\r';
 }
 
-static bool at_char(const struct edit *edit, size_t at, char c)
+static bool edit_text_at_char(const struct edit *edit, size_t at, char c)
 {
     return at < edit->text.length && edit->text.data[at] == c;
 }
@@ -89,25 +89,25 @@ static bool comma_follows(const struct edit *edit, size_t at)
 {
     for (;;) {
         at = edit_skip_blank(edit, at);
-        if (at_char(edit, at, '#'))
+        if (edit_text_at_char(edit, at, '#'))
             at = edit_line_end(edit, at);
         else if (at < edit->text.length && at_line_end(edit, at))
             at++;
         else
-            return at_char(edit, at, ',');
+            return edit_text_at_char(edit, at, ',');
     }
 }
 
 /* Whether an item and its comma have their lines to themselves. */
-static bool has_own_lines(const struct edit *edit, struct edit_span item)
+static bool edit_text_has_own_lines(const struct edit *edit, struct edit_span item)
 {
     if (!edit_starts_line(edit, item.start))
         return false;
     size_t at = edit_skip_blank(edit, item.end);
-    bool comma = at_char(edit, at, ',');
+    bool comma = edit_text_at_char(edit, at, ',');
     if (comma)
         at = edit_skip_blank(edit, at + 1);
-    bool alone = at_line_end(edit, at) || at_char(edit, at, '#');
+    bool alone = at_line_end(edit, at) || edit_text_at_char(edit, at, '#');
     return alone && (comma || !comma_follows(edit, at));
 }
 
@@ -136,7 +136,7 @@ void edit_items_insert(struct edit *edit, const struct edit_items *items, size_t
     struct edit_span beside = {items->open, items->open};
     if (items->count > 0)
         beside = items->spans[behind ? before - 1 : 0];
-    if (items->count > 0 && has_own_lines(edit, beside)) {
+    if (items->count > 0 && edit_text_has_own_lines(edit, beside)) {
         insert_on_lines(edit, beside, behind, texts, count);
         return;
     }
@@ -157,7 +157,7 @@ static void remove_run(struct edit *edit, const struct edit_items *items, size_t
     const struct edit_span *spans = items->spans;
     bool own_lines = true;
     for (size_t i = first; i < end; i++)
-        own_lines = own_lines && has_own_lines(edit, spans[i]);
+        own_lines = own_lines && edit_text_has_own_lines(edit, spans[i]);
     if (own_lines)
         edit_cut(edit, edit_line_start(edit, spans[first].start),
                  edit_line_end(edit, spans[end - 1].end));
@@ -291,7 +291,7 @@ static bool needs_escape(uint32_t code)
            code == 0xFEFF || (code & 0xFFFE) == 0xFFFE;
 }
 
-static void put_escape(struct kg_buf *out, uint32_t code)
+static void edit_text_put_escape(struct kg_buf *out, uint32_t code)
 {
     static const char codes[] = "\b\t\n\f\r";
     static const char letters[] = "btnfr";
@@ -308,7 +308,7 @@ void edit_put_quoted(struct kg_buf *out, struct kg_str text)
     for (size_t at = 0, length; at < text.length; at += length) {
         uint32_t code = kg_utf8_decode(text.data + at, &length);
         if (needs_escape(code)) {
-            put_escape(out, code);
+            edit_text_put_escape(out, code);
             continue;
         }
         if (code == '"' || code == '\\')
@@ -371,7 +371,7 @@ static void keep_end_open(const struct edit *edit, struct kg_buf *out)
         out->length--;
 }
 
-static void apply(struct edit *edit, struct kg_buf *out)
+static void edit_text_apply(struct edit *edit, struct kg_buf *out)
 {
     size_t at = 0;
     bool cut_at_end = false;
@@ -399,7 +399,7 @@ static void apply(struct edit *edit, struct kg_buf *out)
 
 /* -- the door ---------------------------------------------------------------------------------- */
 
-static char *path_text(const struct kg_str *path, size_t count)
+static char *edit_text_path_text(const struct kg_str *path, size_t count)
 {
     struct kg_buf out = {0};
     for (size_t i = 0; i < count; i++) {
@@ -409,7 +409,7 @@ static char *path_text(const struct kg_str *path, size_t count)
     return kg_buf_terminate(&out);
 }
 
-static int check_text(struct kg_str text, struct kg_err *err)
+static int edit_text_check_text(struct kg_str text, struct kg_err *err)
 {
     if (kg_utf8_valid(text) == text.length)
         return 0;
@@ -422,13 +422,13 @@ static int check_value(const struct edit_format *format, const struct kg_node *v
 {
     if (depth > KG_DOC_DEPTH_MAX)
         return kg_fail(err, KG_E_INVALID_PARAMS, "nested deeper than %d levels", KG_DOC_DEPTH_MAX);
-    int result = value->type == KG_STRING ? check_text(value->text, err) : 0;
+    int result = value->type == KG_STRING ? edit_text_check_text(value->text, err) : 0;
     if (result < 0 || !edit_is_container(value))
         return result < 0 ? result : format->check_scalar(value, err);
     for (uint32_t i = 0; i < value->count; i++) {
         bool list = value->type == KG_ARRAY;
         const struct kg_node *child = list ? &value->items[i] : &value->members[i].value;
-        result = list ? 0 : check_text(value->members[i].key, err);
+        result = list ? 0 : edit_text_check_text(value->members[i].key, err);
         if (result == 0)
             result = check_value(format, child, depth + 1, err);
         if (result < 0)
@@ -437,14 +437,14 @@ static int check_value(const struct edit_format *format, const struct kg_node *v
     return 0;
 }
 
-static int take_path(struct edit_request *request, const char *const *path, size_t count,
-                     struct kg_err *err)
+static int edit_text_take_path(struct edit_request *request, const char *const *path, size_t count,
+                               struct kg_err *err)
 {
     if (count == 0 || count >= EDIT_PATH_MAX)
         return kg_fail(err, KG_E_USAGE, "a key has 1 to %d parts", EDIT_PATH_MAX - 1);
     for (size_t i = 0; i < count; i++) {
         request->path[i] = kg_str(path[i]);
-        int result = check_text(request->path[i], err);
+        int result = edit_text_check_text(request->path[i], err);
         if (result < 0)
             return result;
     }
@@ -453,7 +453,7 @@ static int take_path(struct edit_request *request, const char *const *path, size
 }
 
 /* Follows the path as far as there is something. A null on the way counts as an empty map. */
-static int look_up(struct edit_request *request, struct kg_err *err)
+static int edit_text_look_up(struct edit_request *request, struct kg_err *err)
 {
     const struct kg_node *node = request->root;
     request->found = 0;
@@ -472,7 +472,7 @@ static int look_up(struct edit_request *request, struct kg_err *err)
         return kg_fail(err, KG_E_NOT_FOUND, "there is no such key");
     if (node->type == KG_OBJECT || node->type == KG_NULL)
         return 0;
-    kg_auto(kg_free) char *there = path_text(request->path, request->found);
+    kg_auto(kg_free) char *there = edit_text_path_text(request->path, request->found);
     return kg_fail(err, KG_E_CONFLICT, "%s on line %u is %s %s, not a map of keys",
                    request->found ? there : "the text", node->line,
                    node->type == KG_ARRAY ? "an" : "a", kg_type_names[node->type]);
@@ -518,8 +518,9 @@ static bool is_change(const struct kg_node *before, const struct kg_node *after,
     return is_change(old ? &old->value : NULL, &now->value, path + 1, count - 1, value);
 }
 
-static int check_result(const struct edit_format *format, const struct edit_request *request,
-                        struct kg_str result, struct kg_err *err)
+static int edit_text_check_result(const struct edit_format *format,
+                                  const struct edit_request *request, struct kg_str result,
+                                  struct kg_err *err)
 {
     struct kg_err why = {0};
     kg_auto(kg_doc_cleanup) struct kg_doc *after = format->read(result, &why);
@@ -548,8 +549,8 @@ static void edit_end(struct edit *edit)
     kg_buf_free(&edit->tail);
 }
 
-static int run(const struct edit_format *format, struct kg_buf *text, struct edit_request *request,
-               struct kg_err *err)
+static int edit_text_run(const struct edit_format *format, struct kg_buf *text,
+                         struct edit_request *request, struct kg_err *err)
 {
     kg_auto(edit_end) struct edit edit = {0};
     edit_begin(&edit, kg_buf_view(text));
@@ -558,11 +559,11 @@ static int run(const struct edit_format *format, struct kg_buf *text, struct edi
         return result;
     kg_auto(kg_buf_free) struct kg_buf body = {0};
     kg_auto(kg_buf_free) struct kg_buf out = {0};
-    apply(&edit, &body);
+    edit_text_apply(&edit, &body);
     if (edit.text.data != text->data && text->length > 0)
         kg_buf_str(&out, byte_order_mark);
     kg_buf_str(&out, kg_buf_view(&body));
-    result = check_result(format, request, kg_buf_view(&out), err);
+    result = edit_text_check_result(format, request, kg_buf_view(&out), err);
     if (result < 0)
         return result;
     kg_buf_free(text);
@@ -577,20 +578,20 @@ int edit_run(const struct edit_format *format, struct kg_buf *text, const char *
     struct kg_err unused = {0};
     struct edit_request request = {.value = value};
     err = err ? err : &unused;
-    int result = take_path(&request, path, path_count, err);
+    int result = edit_text_take_path(&request, path, path_count, err);
     if (result < 0)
         return result;
     kg_auto(kg_doc_cleanup) struct kg_doc *before = format->read(kg_buf_view(text), err);
     if (before == NULL)
         return -err->errnum;
     request.root = before->root;
-    kg_auto(kg_free) char *name = path_text(request.path, path_count);
+    kg_auto(kg_free) char *name = edit_text_path_text(request.path, path_count);
     result = value ? check_value(format, value, path_count + 1, err) : 0;
     if (result == 0)
-        result = look_up(&request, err);
+        result = edit_text_look_up(&request, err);
     if (result == 0 && request.old && value && edit_same(request.old, value))
         return 0;
     if (result == 0)
-        result = run(format, text, &request, err);
+        result = edit_text_run(format, text, &request, err);
     return result < 0 ? kg_wrap(err, result, "%s %s", value ? "set" : "remove", name) : 0;
 }

@@ -58,12 +58,12 @@ struct toml {
 
 /* -- the scan ---------------------------------------------------------------------------------- */
 
-static char char_at(const struct edit *edit, size_t at)
+static char edit_toml_char_at(const struct edit *edit, size_t at)
 {
     return at < edit->text.length ? edit->text.data[at] : '\0';
 }
 
-static bool is_bare_key_char(char c)
+static bool edit_toml_is_bare_key_char(char c)
 {
     return kg_is_letter_or_digit(c) || c == '_' || c == '-';
 }
@@ -76,21 +76,23 @@ static bool is_quote(char c)
 /* At a quote: behind the string. Two quotes may stand just before the three that close it. */
 static size_t string_end(const struct edit *edit, size_t at)
 {
-    char quote = char_at(edit, at);
-    bool multiline = char_at(edit, at + 1) == quote && char_at(edit, at + 2) == quote;
+    char quote = edit_toml_char_at(edit, at);
+    bool multiline =
+        edit_toml_char_at(edit, at + 1) == quote && edit_toml_char_at(edit, at + 2) == quote;
     size_t closing = multiline ? 3 : 1;
     at += closing;
     while (at < edit->text.length) {
         size_t run = 0;
-        while (run < closing && char_at(edit, at + run) == quote)
+        while (run < closing && edit_toml_char_at(edit, at + run) == quote)
             run++;
         if (run == closing) {
             at += closing;
-            for (int more = 0; multiline && more < 2 && char_at(edit, at) == quote; more++)
+            for (int more = 0; multiline && more < 2 && edit_toml_char_at(edit, at) == quote;
+                 more++)
                 at++;
             return at;
         }
-        at += quote == '"' && char_at(edit, at) == '\\' ? 2 : run ? run : 1;
+        at += quote == '"' && edit_toml_char_at(edit, at) == '\\' ? 2 : run ? run : 1;
     }
     return edit->text.length;
 }
@@ -127,14 +129,14 @@ static size_t bare_end(const struct edit *edit, size_t at)
 
 static size_t value_end(const struct edit *edit, size_t at)
 {
-    char c = char_at(edit, at);
+    char c = edit_toml_char_at(edit, at);
     if (is_quote(c))
         return string_end(edit, at);
     if (c == '[' || c == '{')
         return bracket_end(edit, at);
     size_t end = bare_end(edit, at);
     /* Only the time that belongs to a date can follow a blank. */
-    if (char_at(edit, end) == ' ' && kg_is_digit(char_at(edit, end + 1)))
+    if (edit_toml_char_at(edit, end) == ' ' && kg_is_digit(edit_toml_char_at(edit, end + 1)))
         end = bare_end(edit, end + 1);
     return end;
 }
@@ -155,11 +157,11 @@ static struct kg_str unquote(struct edit *edit, struct kg_str quoted)
 static size_t scan_part(struct edit *edit, size_t at, struct part *ret_part)
 {
     size_t end = at;
-    bool quoted = is_quote(char_at(edit, at));
+    bool quoted = is_quote(edit_toml_char_at(edit, at));
     if (quoted)
         end = string_end(edit, at);
     else
-        while (is_bare_key_char(char_at(edit, end)))
+        while (edit_toml_is_bare_key_char(edit_toml_char_at(edit, end)))
             end++;
     struct kg_str raw = {edit->text.data + at, end - at};
     *ret_part = (struct part){quoted && raw.length > 1 ? unquote(edit, raw) : raw, at};
@@ -174,7 +176,7 @@ static size_t scan_key(struct edit *edit, size_t at, struct statement *statement
     statement->start = at;
     while (count < KG_COUNT(parts)) {
         at = edit_skip_blank(edit, scan_part(edit, at, &parts[count++]));
-        if (char_at(edit, at) != '.')
+        if (edit_toml_char_at(edit, at) != '.')
             break;
         at = edit_skip_blank(edit, at + 1);
     }
@@ -196,7 +198,7 @@ static struct statement scan_pair(struct edit *edit, size_t at)
 
 static struct statement scan_header(struct edit *edit, size_t at)
 {
-    bool array = char_at(edit, at + 1) == '[';
+    bool array = edit_toml_char_at(edit, at + 1) == '[';
     struct statement header = {.kind = array ? ARRAY_TABLE : TABLE};
     size_t behind = scan_key(edit, edit_skip_blank(edit, at + (array ? 2 : 1)), &header);
     header.start = at;
@@ -218,7 +220,8 @@ static void add_statement(struct edit *edit, struct level *level, struct stateme
 }
 
 /* The name of a key below another one, or NULL. */
-static struct name *find_name(struct toml *toml, const struct name *above, struct kg_str key)
+static struct name *edit_toml_find_name(struct toml *toml, const struct name *above,
+                                        struct kg_str key)
 {
     toml->name_key.length = 0;
     kg_buf_append(&toml->name_key, &above->number, sizeof(above->number));
@@ -226,9 +229,9 @@ static struct name *find_name(struct toml *toml, const struct name *above, struc
     return kg_map_get(toml->names, kg_buf_view(&toml->name_key));
 }
 
-static struct name *take_name(struct toml *toml, struct name *above, struct kg_str key)
+static struct name *edit_toml_take_name(struct toml *toml, struct name *above, struct kg_str key)
 {
-    struct name *name = find_name(toml, above, key);
+    struct name *name = edit_toml_find_name(toml, above, key);
     if (name != NULL)
         return name;
     name = kg_arena_alloc(toml->edit->arena, sizeof(*name));
@@ -246,7 +249,7 @@ static void name_statement(struct toml *toml, struct statement *statement, size_
     for (size_t i = 0; i < statement->part_count; i++) {
         if (i > 0 && statement->kind == PAIR)
             name->dotted = number;
-        name = take_name(toml, name, statement->parts[i].text);
+        name = edit_toml_take_name(toml, name, statement->parts[i].text);
     }
     if (statement->kind == PAIR)
         name->pair = number;
@@ -262,7 +265,7 @@ static void scan_text(struct toml *toml)
     size_t section = 0;
     for (size_t at = 0; at < edit->text.length;) {
         at = edit_skip_blank(edit, at);
-        char c = char_at(edit, at);
+        char c = edit_toml_char_at(edit, at);
         if (c == '#' || c == '\r' || c == '\n' || at == edit->text.length) {
             at = edit_line_end(edit, at);
             continue;
@@ -322,12 +325,13 @@ static struct name *name_at(struct toml *toml, const struct kg_str *path, size_t
 {
     struct name *name = &toml->root;
     for (size_t i = 0; i < count && name != NULL; i++)
-        name = find_name(toml, name, path[i]);
+        name = edit_toml_find_name(toml, name, path[i]);
     return name;
 }
 
 /* Whether the first count parts of the key of a pair are those of the path. */
-static bool is_below(const struct statement *pair, const struct kg_str *path, size_t count)
+static bool edit_toml_is_below(const struct statement *pair, const struct kg_str *path,
+                               size_t count)
 {
     if (pair->part_count < count)
         return false;
@@ -363,19 +367,20 @@ static const struct statement *leading_pair(const struct target *target)
 {
     for (size_t i = 0; i < target->level->count; i++) {
         const struct statement *pair = &target->level->list[i];
-        if (pair->part_count <= target->count && is_below(pair, target->path, pair->part_count))
+        if (pair->part_count <= target->count &&
+            edit_toml_is_below(pair, target->path, pair->part_count))
             return pair;
     }
     return NULL;
 }
 
 /* By names to a pair of the text, then down through inline tables. */
-static struct target find_target(struct toml *toml, struct kg_str *path, size_t count)
+static struct target edit_toml_find_target(struct toml *toml, struct kg_str *path, size_t count)
 {
     struct target target = {&toml->top, NULL, path, count};
     struct name *name = &toml->root;
     for (size_t i = 0; i < count && name != NULL && name->pair == 0; i++) {
-        name = find_name(toml, name, path[i]);
+        name = edit_toml_find_name(toml, name, path[i]);
         if (name != NULL && name->pair)
             enter_pair(toml, &target, &toml->top.list[name->pair - 1], i + 1);
     }
@@ -390,11 +395,11 @@ static struct target find_target(struct toml *toml, struct kg_str *path, size_t 
 
 /* -- writing ----------------------------------------------------------------------------------- */
 
-static void put_key(struct kg_buf *out, struct kg_str key)
+static void edit_toml_put_key(struct kg_buf *out, struct kg_str key)
 {
     bool bare = key.length > 0;
     for (size_t i = 0; i < key.length; i++)
-        bare = bare && is_bare_key_char(key.data[i]);
+        bare = bare && edit_toml_is_bare_key_char(key.data[i]);
     if (bare)
         kg_buf_str(out, key);
     else
@@ -405,11 +410,11 @@ static void put_dotted(struct kg_buf *out, const struct kg_str *path, size_t cou
 {
     for (size_t i = 0; i < count; i++) {
         kg_buf_text(out, i ? "." : "");
-        put_key(out, path[i]);
+        edit_toml_put_key(out, path[i]);
     }
 }
 
-static void put_value(struct kg_buf *out, const struct kg_node *value, const void *how);
+static void edit_toml_put_value(struct kg_buf *out, const struct kg_node *value, const void *how);
 
 static void put_container(struct kg_buf *out, const struct kg_node *value)
 {
@@ -418,16 +423,16 @@ static void put_container(struct kg_buf *out, const struct kg_node *value)
     for (uint32_t i = 0; i < value->count; i++) {
         kg_buf_text(out, i ? ", " : "");
         if (!list) {
-            put_key(out, value->members[i].key);
+            edit_toml_put_key(out, value->members[i].key);
             kg_buf_text(out, " = ");
         }
-        put_value(out, list ? &value->items[i] : &value->members[i].value, NULL);
+        edit_toml_put_value(out, list ? &value->items[i] : &value->members[i].value, NULL);
     }
     kg_buf_char(out, list ? ']' : '}');
 }
 
 /* how: the byte that the old value starts with, or NULL; a literal string stays one if it can. */
-static void put_value(struct kg_buf *out, const struct kg_node *value, const void *how)
+static void edit_toml_put_value(struct kg_buf *out, const struct kg_node *value, const void *how)
 {
     const char *old = how;
     if (edit_is_container(value))
@@ -443,11 +448,12 @@ static void put_value(struct kg_buf *out, const struct kg_node *value, const voi
         edit_put_quoted(out, value->text);
 }
 
-static void put_pair(struct toml *toml, struct kg_buf *out, const struct kg_member *member)
+static void edit_toml_put_pair(struct toml *toml, struct kg_buf *out,
+                               const struct kg_member *member)
 {
-    put_key(out, member->key);
+    edit_toml_put_key(out, member->key);
     kg_buf_text(out, " = ");
-    put_value(out, &member->value, NULL);
+    edit_toml_put_value(out, &member->value, NULL);
     kg_buf_text(out, toml->edit->eol);
 }
 
@@ -456,7 +462,7 @@ static bool is_map(const struct kg_node *node)
     return node->type == KG_OBJECT;
 }
 
-static void put_header(struct toml *toml, const struct kg_str *path, size_t count)
+static void edit_toml_put_header(struct toml *toml, const struct kg_str *path, size_t count)
 {
     struct kg_buf *tail = &toml->edit->tail;
     kg_buf_text(tail, tail->length ? toml->edit->eol : "");
@@ -467,22 +473,22 @@ static void put_header(struct toml *toml, const struct kg_str *path, size_t coun
 }
 
 /* A new table for the end of the text, and one below it for each map in it. */
-static void put_table(struct toml *toml, struct kg_str *path, size_t count,
-                      const struct kg_node *table)
+static void edit_toml_put_table(struct toml *toml, struct kg_str *path, size_t count,
+                                const struct kg_node *table)
 {
     uint32_t maps = 0;
     for (uint32_t i = 0; i < table->count; i++)
         maps += is_map(&table->members[i].value);
     if (maps < table->count || table->count == 0)
-        put_header(toml, path, count);
+        edit_toml_put_header(toml, path, count);
     for (uint32_t i = 0; i < table->count; i++)
         if (!is_map(&table->members[i].value))
-            put_pair(toml, &toml->edit->tail, &table->members[i]);
+            edit_toml_put_pair(toml, &toml->edit->tail, &table->members[i]);
     for (uint32_t i = 0; i < table->count; i++) {
         if (!is_map(&table->members[i].value))
             continue;
         path[count] = table->members[i].key;
-        put_table(toml, path, count + 1, &table->members[i].value);
+        edit_toml_put_table(toml, path, count + 1, &table->members[i].value);
     }
 }
 
@@ -514,7 +520,7 @@ static struct room room_at_start(const struct toml *toml)
     size_t at = header;
     while (at > 0) {
         size_t above = edit_line_start(edit, at - 1);
-        if (char_at(edit, edit_skip_blank(edit, above)) != '#')
+        if (edit_toml_char_at(edit, edit_skip_blank(edit, above)) != '#')
             break;
         at = above;
     }
@@ -546,7 +552,7 @@ static struct room find_room(struct toml *toml, const struct kg_str *path, size_
     return (struct room){DOTTED, pair->end, lead, ""};
 }
 
-static bool is_new(const struct kg_member *member, const struct kg_node *old)
+static bool edit_toml_is_new(const struct kg_member *member, const struct kg_node *old)
 {
     return old == NULL || kg_node_member(old, member->key) == NULL;
 }
@@ -559,13 +565,13 @@ static void add_members(struct toml *toml, struct kg_str *path, size_t count,
     kg_auto(kg_buf_free) struct kg_buf lines = {0};
     for (uint32_t i = 0; i < map->count; i++) {
         const struct kg_member *member = &map->members[i];
-        if (!is_new(member, old) || (is_map(&member->value) && room.form != DOTTED))
+        if (!edit_toml_is_new(member, old) || (is_map(&member->value) && room.form != DOTTED))
             continue;
         kg_buf_str(&lines, room.lead);
-        put_pair(toml, &lines, member);
+        edit_toml_put_pair(toml, &lines, member);
     }
     if (lines.length && room.form == IMPLIED) {
-        put_header(toml, path, count);
+        edit_toml_put_header(toml, path, count);
         kg_buf_str(&toml->edit->tail, kg_buf_view(&lines));
     } else if (lines.length) {
         kg_buf_text(&lines, room.trailer);
@@ -573,14 +579,14 @@ static void add_members(struct toml *toml, struct kg_str *path, size_t count,
     }
     for (uint32_t i = 0; i < map->count; i++) {
         const struct kg_member *member = &map->members[i];
-        if (!is_new(member, old) || !is_map(&member->value) || room.form == DOTTED)
+        if (!edit_toml_is_new(member, old) || !is_map(&member->value) || room.form == DOTTED)
             continue;
         path[count] = member->key;
-        put_table(toml, path, count + 1, &member->value);
+        edit_toml_put_table(toml, path, count + 1, &member->value);
     }
 }
 
-static struct edit_items items_of(struct edit *edit, const struct level *level)
+static struct edit_items edit_toml_items_of(struct edit *edit, const struct level *level)
 {
     struct edit_items items = {level->open, level->close, NULL, level->count};
     items.spans = kg_arena_alloc(edit->arena, level->count * sizeof(*items.spans));
@@ -596,17 +602,17 @@ static void add_inline(struct toml *toml, const struct level *level, size_t befo
     kg_auto(kg_buf_free) struct kg_buf pair = {0};
     put_dotted(&pair, path, count);
     kg_buf_text(&pair, " = ");
-    put_value(&pair, value, NULL);
+    edit_toml_put_value(&pair, value, NULL);
     struct kg_str text = kg_buf_view(&pair);
-    struct edit_items items = items_of(toml->edit, level);
+    struct edit_items items = edit_toml_items_of(toml->edit, level);
     edit_items_insert(toml->edit, &items, before, &text, 1);
 }
 
 /* The map that is at the first found keys of path gets the next key. */
-static void add_key(struct toml *toml, struct kg_str *path, size_t found, size_t count,
-                    const struct kg_node *value)
+static void edit_toml_add_key(struct toml *toml, struct kg_str *path, size_t found, size_t count,
+                              const struct kg_node *value)
 {
-    struct target target = find_target(toml, path, found);
+    struct target target = edit_toml_find_target(toml, path, found);
     if (target.pair != NULL) {
         target.level = scan_inline(toml->edit, target.pair->value.start);
         target.path += target.count;
@@ -651,14 +657,14 @@ static void cut_removed(struct toml *toml)
 static void cut_inline(struct toml *toml, const struct target *target)
 {
     const struct level *level = target->level;
-    struct edit_items items = items_of(toml->edit, level);
+    struct edit_items items = edit_toml_items_of(toml->edit, level);
     bool *marked = kg_arena_alloc(toml->edit->arena, level->count * sizeof(*marked));
     for (size_t i = 0; i < level->count; i++)
-        marked[i] = is_below(&level->list[i], target->path, target->count);
+        marked[i] = edit_toml_is_below(&level->list[i], target->path, target->count);
     edit_items_remove(toml->edit, &items, marked);
 }
 
-static void remove_name(struct toml *toml, const struct kg_str *path, size_t count)
+static void edit_toml_remove_name(struct toml *toml, const struct kg_str *path, size_t count)
 {
     struct name *name = name_at(toml, path, count);
     if (name != NULL)
@@ -667,11 +673,11 @@ static void remove_name(struct toml *toml, const struct kg_str *path, size_t cou
 
 static void remove_key(struct toml *toml, struct kg_str *path, size_t count)
 {
-    struct target target = find_target(toml, path, count);
+    struct target target = edit_toml_find_target(toml, path, count);
     if (target.level->is_inline)
         cut_inline(toml, &target);
     else
-        remove_name(toml, path, count);
+        edit_toml_remove_name(toml, path, count);
 }
 
 /* -- changing ---------------------------------------------------------------------------------- */
@@ -682,11 +688,11 @@ static void replace_value(struct toml *toml, struct edit_span span, const struct
     struct edit_items items;
     bool lists = old->type == KG_ARRAY && value->type == KG_ARRAY && old->count && value->count;
     if (lists && scan_array(toml->edit, span.start, old->count, &items)) {
-        edit_items_change(toml->edit, &items, old, value, put_value, NULL);
+        edit_items_change(toml->edit, &items, old, value, edit_toml_put_value, NULL);
         return;
     }
     kg_auto(kg_buf_free) struct kg_buf text = {0};
-    put_value(&text, value, toml->edit->text.data + span.start);
+    edit_toml_put_value(&text, value, toml->edit->text.data + span.start);
     edit_replace(toml->edit, span.start, span.end, kg_buf_view(&text));
 }
 
@@ -699,7 +705,7 @@ static void replace_in_inline(struct toml *toml, const struct target *target,
     const char *comma = "";
     for (size_t i = 0; i < level->count; i++) {
         const struct statement *pair = &level->list[i];
-        if (is_below(pair, target->path, target->count))
+        if (edit_toml_is_below(pair, target->path, target->count))
             continue;
         kg_buf_text(&text, comma);
         kg_buf_append(&text, toml->edit->text.data + pair->start, pair->value.end - pair->start);
@@ -708,7 +714,7 @@ static void replace_in_inline(struct toml *toml, const struct target *target,
     kg_buf_text(&text, comma);
     put_dotted(&text, target->path, target->count);
     kg_buf_text(&text, " = ");
-    put_value(&text, value, NULL);
+    edit_toml_put_value(&text, value, NULL);
     edit_replace(toml->edit, level->open, level->close, kg_buf_view(&text));
 }
 
@@ -735,7 +741,7 @@ static void change_key(struct toml *toml, struct kg_str *path, size_t count,
 {
     if (edit_same(old, value))
         return;
-    struct target target = find_target(toml, path, count);
+    struct target target = edit_toml_find_target(toml, path, count);
     bool maps = is_map(old) && is_map(value);
     if (target.pair != NULL) {
         replace_value(toml, target.pair->value, old, value);
@@ -744,42 +750,43 @@ static void change_key(struct toml *toml, struct kg_str *path, size_t count,
     } else if (maps && (value->count || find_room(toml, path, count).form == SECTION)) {
         merge_table(toml, path, count, old, value);
     } else {
-        remove_name(toml, path, count);
+        edit_toml_remove_name(toml, path, count);
         add_members(toml, path, count - 1, edit_wrap(toml->edit, path + count - 1, 1, value), NULL);
     }
 }
 
 /* -- the door ---------------------------------------------------------------------------------- */
 
-static int check_scalar(const struct kg_node *scalar, struct kg_err *err)
+static int edit_toml_check_scalar(const struct kg_node *scalar, struct kg_err *err)
 {
     if (scalar->type == KG_NULL)
         return kg_fail(err, KG_E_INVALID_PARAMS, "TOML has no null; remove the key instead");
     return 0;
 }
 
-static void toml_end(struct toml *toml)
+static void edit_toml_end(struct toml *toml)
 {
     kg_map_free(toml->names);
     kg_buf_free(&toml->name_key);
 }
 
-static int plan(struct edit *edit, struct edit_request *request, struct kg_err *err)
+static int edit_toml_plan(struct edit *edit, struct edit_request *request, struct kg_err *err)
 {
     (void)err;
-    kg_auto(toml_end) struct toml toml = {.edit = edit, .names = kg_map_new()};
+    kg_auto(edit_toml_end) struct toml toml = {.edit = edit, .names = kg_map_new()};
     scan_text(&toml);
     if (request->value == NULL)
         remove_key(&toml, request->path, request->count);
     else if (request->old == NULL)
-        add_key(&toml, request->path, request->found, request->count, request->value);
+        edit_toml_add_key(&toml, request->path, request->found, request->count, request->value);
     else
         change_key(&toml, request->path, request->count, request->old, request->value);
     cut_removed(&toml);
     return 0;
 }
 
-static const struct edit_format toml_format = {kg_toml_read, check_scalar, plan};
+static const struct edit_format toml_format = {kg_toml_read, edit_toml_check_scalar,
+                                               edit_toml_plan};
 
 int edit_toml_set(struct kg_buf *text, const char *const *path, size_t path_count,
                   const struct kg_node *value, struct kg_err *err)

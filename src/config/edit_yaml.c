@@ -39,7 +39,7 @@ struct yaml {
 
 /* -- pieces ------------------------------------------------------------------------------------ */
 
-static void count_characters(struct yaml *yaml)
+static void edit_yaml_count_characters(struct yaml *yaml)
 {
     struct kg_str text = yaml->edit->text;
     yaml->offsets = kg_arena_alloc(yaml->edit->arena, (text.length + 1) * sizeof(*yaml->offsets));
@@ -54,7 +54,7 @@ static size_t byte_of(const struct yaml *yaml, yaml_mark_t mark)
     return yaml->offsets[mark.index < yaml->character_count ? mark.index : yaml->character_count];
 }
 
-static char char_at(const struct yaml *yaml, size_t at)
+static char edit_yaml_char_at(const struct yaml *yaml, size_t at)
 {
     struct kg_str text = yaml->edit->text;
     return at < text.length ? text.data[at] : '\0';
@@ -68,7 +68,8 @@ static size_t column_of(const struct yaml *yaml, size_t at)
 /* Behind the signs that a literal or folded scalar starts with. */
 static size_t indicator_end(const struct yaml *yaml, size_t at)
 {
-    while (at < yaml->edit->text.length && strchr("|>+-0123456789", char_at(yaml, at)) != NULL)
+    while (at < yaml->edit->text.length &&
+           strchr("|>+-0123456789", edit_yaml_char_at(yaml, at)) != NULL)
         at++;
     return at;
 }
@@ -121,7 +122,7 @@ static void take_scalar(struct yaml *yaml, struct piece *piece, const yaml_event
         piece->end = block_scalar_end(yaml, piece->start, piece->end);
 }
 
-static void take_event(struct yaml *yaml, struct piece *piece, const yaml_event_t *event)
+static void edit_yaml_take_event(struct yaml *yaml, struct piece *piece, const yaml_event_t *event)
 {
     if (event->type == YAML_SCALAR_EVENT) {
         piece->kind = SCALAR;
@@ -143,7 +144,7 @@ static void take_event(struct yaml *yaml, struct piece *piece, const yaml_event_
 /* A collection ends with its bracket, or else with its last child. */
 static void close_piece(struct yaml *yaml, struct piece *piece, const yaml_event_t *event)
 {
-    char open = char_at(yaml, piece->start);
+    char open = edit_yaml_char_at(yaml, piece->start);
     bool bracket = !piece->block && (piece->anchored || open == '{' || open == '[');
     if (bracket || piece->last == NULL)
         piece->end = byte_of(yaml, event->end_mark);
@@ -176,7 +177,7 @@ static int read_pieces(struct yaml *yaml)
         if (!starts && type != YAML_SCALAR_EVENT && type != YAML_ALIAS_EVENT)
             continue;
         struct piece *piece = add_piece(yaml, depth ? open[depth - 1] : NULL, &event);
-        take_event(yaml, piece, &event);
+        edit_yaml_take_event(yaml, piece, &event);
         if (starts && depth == KG_COUNT(open))
             return fail_scan(yaml);
         if (starts)
@@ -210,7 +211,7 @@ static int yaml_open(struct yaml *yaml)
     yaml_parser_set_encoding(&yaml->parser, YAML_UTF8_ENCODING);
     yaml_parser_set_input_string(&yaml->parser, (const unsigned char *)yaml->edit->text.data,
                                  yaml->edit->text.length);
-    count_characters(yaml);
+    edit_yaml_count_characters(yaml);
     int result = read_pieces(yaml);
     if (result < 0)
         return result;
@@ -259,7 +260,7 @@ static int refuse_anchor(struct yaml *yaml, const struct piece *piece)
 {
     size_t line = 1;
     for (size_t at = 0; at < piece->start; at++)
-        line += char_at(yaml, at) == '\n';
+        line += edit_yaml_char_at(yaml, at) == '\n';
     return kg_fail(yaml->err, KG_E_CONFLICT,
                    "what stands on line %zu has an anchor or is an alias, so that an edit would "
                    "change other places too",
@@ -274,13 +275,13 @@ struct style {
     bool quote_keys;
 };
 
-static bool is_word(char c)
+static bool edit_yaml_is_word(char c)
 {
     return kg_is_letter_or_digit(c) || c == '_';
 }
 
 /* What some reader of YAML takes for something else than text. */
-static bool is_reserved(struct kg_str text)
+static bool edit_yaml_is_reserved(struct kg_str text)
 {
     static const char *const words[] = {"null", "true", "false", "yes", "no",
                                         "on",   "off",  "y",     "n"};
@@ -299,18 +300,19 @@ static bool is_like_version(struct kg_str text)
 }
 
 /* Careful rather than complete: what needs no quotes in any place, for any reader. */
-static bool is_plain(struct kg_str text)
+static bool edit_yaml_is_plain(struct kg_str text)
 {
-    if (text.length == 0 || is_reserved(text))
+    if (text.length == 0 || edit_yaml_is_reserved(text))
         return false;
     bool digit = kg_is_digit(text.data[0]);
-    if (!is_word(text.data[0]) && !(text.data[0] == '/' && text.length > 1))
+    if (!edit_yaml_is_word(text.data[0]) && !(text.data[0] == '/' && text.length > 1))
         return false;
     if (digit && !is_like_version(text))
         return false;
     for (size_t i = 1; i < text.length; i++) {
-        bool space = text.data[i] == ' ' && i + 1 < text.length && is_word(text.data[i + 1]);
-        if (!is_word(text.data[i]) && !space && strchr("./-+@", text.data[i]) == NULL)
+        bool space =
+            text.data[i] == ' ' && i + 1 < text.length && edit_yaml_is_word(text.data[i + 1]);
+        if (!edit_yaml_is_word(text.data[i]) && !space && strchr("./-+@", text.data[i]) == NULL)
             return false;
     }
     return true;
@@ -327,9 +329,9 @@ static void put_single_quoted(struct kg_buf *out, struct kg_str text)
     kg_buf_char(out, '\'');
 }
 
-static void put_string(struct kg_buf *out, struct kg_str text, char quote)
+static void edit_yaml_put_string(struct kg_buf *out, struct kg_str text, char quote)
 {
-    if (quote == 0 && is_plain(text))
+    if (quote == 0 && edit_yaml_is_plain(text))
         kg_buf_str(out, text);
     else if (quote == '\'' && edit_is_printable(text))
         put_single_quoted(out, text);
@@ -337,7 +339,7 @@ static void put_string(struct kg_buf *out, struct kg_str text, char quote)
         edit_put_quoted(out, text);
 }
 
-static void put_number(struct kg_buf *out, struct kg_str text)
+static void edit_yaml_put_number(struct kg_buf *out, struct kg_str text)
 {
     if (kg_str_is(text, "inf") || kg_str_is(text, "nan"))
         kg_buf_printf(out, ".%.*s", KG_STR_ARG(text));
@@ -352,7 +354,7 @@ static void put_flow(struct kg_buf *out, const struct kg_node *value, const void
 static void put_flow_pair(struct kg_buf *out, const struct kg_member *member,
                           const struct style *style)
 {
-    put_string(out, member->key, style->quote_keys ? '"' : 0);
+    edit_yaml_put_string(out, member->key, style->quote_keys ? '"' : 0);
     kg_buf_text(out, ": ");
     put_flow(out, &member->value, style);
 }
@@ -379,9 +381,9 @@ static void put_flow(struct kg_buf *out, const struct kg_node *value, const void
     if (edit_is_container(value))
         put_flow_collection(out, value, style);
     else if (value->type == KG_STRING)
-        put_string(out, value->text, style->quote);
+        edit_yaml_put_string(out, value->text, style->quote);
     else if (value->type == KG_NUMBER)
-        put_number(out, value->text);
+        edit_yaml_put_number(out, value->text);
     else
         kg_buf_text(out, value->type == KG_NULL ? "null" : value->boolean ? "true" : "false");
 }
@@ -405,14 +407,14 @@ static void put_spaces(struct kg_buf *out, size_t count)
         kg_buf_char(out, ' ');
 }
 
-static void put_block(struct yaml *yaml, struct kg_buf *out, const struct kg_node *value,
-                      size_t indent);
+static void edit_yaml_put_block(struct yaml *yaml, struct kg_buf *out, const struct kg_node *value,
+                                size_t indent);
 
 /* Behind the indentation: the pair with all of its lines. */
 static void put_block_pair(struct yaml *yaml, struct kg_buf *out, const struct kg_member *member,
                            size_t indent)
 {
-    put_string(out, member->key, 0);
+    edit_yaml_put_string(out, member->key, 0);
     kg_buf_char(out, ':');
     if (fits_line(&member->value)) {
         kg_buf_char(out, ' ');
@@ -422,7 +424,8 @@ static void put_block_pair(struct yaml *yaml, struct kg_buf *out, const struct k
     }
     kg_buf_text(out, yaml->edit->eol);
     bool map = member->value.type == KG_OBJECT;
-    put_block(yaml, out, &member->value, indent + (map ? yaml->indent : yaml->dash_indent));
+    edit_yaml_put_block(yaml, out, &member->value,
+                        indent + (map ? yaml->indent : yaml->dash_indent));
 }
 
 /* Behind the indentation: the item, a map with its first pair on the line of the dash. */
@@ -442,8 +445,8 @@ static void put_block_item(struct yaml *yaml, struct kg_buf *out, const struct k
 }
 
 /* A collection that is not empty, as lines. */
-static void put_block(struct yaml *yaml, struct kg_buf *out, const struct kg_node *value,
-                      size_t indent)
+static void edit_yaml_put_block(struct yaml *yaml, struct kg_buf *out, const struct kg_node *value,
+                                size_t indent)
 {
     for (uint32_t i = 0; i < value->count; i++) {
         put_spaces(out, indent);
@@ -465,7 +468,7 @@ static size_t line_behind(const struct yaml *yaml, size_t end, size_t column)
     size_t at = edit_line_end(yaml->edit, end);
     for (;;) {
         size_t text = edit_skip_blank(yaml->edit, at);
-        if (char_at(yaml, text) != '#' || text - at <= column)
+        if (edit_yaml_char_at(yaml, text) != '#' || text - at <= column)
             return at;
         at = edit_line_end(yaml->edit, text);
     }
@@ -476,7 +479,7 @@ static bool find_colon(const struct yaml *yaml, const struct piece *key, size_t 
 {
     size_t at = edit_skip_blank(yaml->edit, key->end);
     *ret_colon = at;
-    return char_at(yaml, at) == ':';
+    return edit_yaml_char_at(yaml, at) == ':';
 }
 
 static int refuse_form(struct yaml *yaml)
@@ -485,7 +488,7 @@ static int refuse_form(struct yaml *yaml)
                    "it is written in a way that only people edit (such as with \"? key\")");
 }
 
-static struct edit_items items_of(struct yaml *yaml, const struct piece *collection)
+static struct edit_items edit_yaml_items_of(struct yaml *yaml, const struct piece *collection)
 {
     size_t step = collection->kind == MAPPING ? 2 : 1;
     struct edit_items items = {collection->start + 1, collection->end - 1, NULL,
@@ -510,7 +513,7 @@ static struct edit_items items_of(struct yaml *yaml, const struct piece *collect
 static void add_to_flow(struct yaml *yaml, struct piece *map, const struct kg_member *member)
 {
     struct style style = {0};
-    struct edit_items items = items_of(yaml, map);
+    struct edit_items items = edit_yaml_items_of(yaml, map);
     if (items.count > 0 && pair_at(map, items.count - 1).key->quote == '"')
         style = (struct style){'"', true};
     kg_auto(kg_buf_free) struct kg_buf text = {0};
@@ -557,7 +560,7 @@ static int cut_pair(struct yaml *yaml, struct pair pair)
 
 static int cut_flow_pair(struct yaml *yaml, struct piece *map, size_t number)
 {
-    struct edit_items items = items_of(yaml, map);
+    struct edit_items items = edit_yaml_items_of(yaml, map);
     bool *marked = kg_arena_alloc(yaml->edit->arena, items.count * sizeof(*marked));
     struct piece *value = pair_at(map, number).value;
     if (has_anchor(value))
@@ -639,7 +642,7 @@ static void set_below(struct yaml *yaml, struct pair pair, size_t colon,
     bool map = value->type == KG_OBJECT;
     size_t column = column_of(yaml, pair.key->start);
     kg_auto(kg_buf_free) struct kg_buf lines = {0};
-    put_block(yaml, &lines, value, column + (map ? yaml->indent : yaml->dash_indent));
+    edit_yaml_put_block(yaml, &lines, value, column + (map ? yaml->indent : yaml->dash_indent));
     size_t at = edit_line_end(yaml->edit, there->end);
     if (there->block && there->kind != SCALAR) {
         cut_block(yaml, pair, colon);
@@ -662,7 +665,7 @@ static size_t find_dash(const struct yaml *yaml, const struct piece *item, size_
                         size_t column)
 {
     while (from < item->start && (edit_skip_blank(yaml->edit, from) != from + column ||
-                                  char_at(yaml, from + column) != '-'))
+                                  edit_yaml_char_at(yaml, from + column) != '-'))
         from = edit_line_end(yaml->edit, from);
     return from;
 }
@@ -674,7 +677,7 @@ static void insert_item(struct yaml *yaml, size_t at, const struct kg_node *item
     put_spaces(&lines, column);
     if (item->type == KG_STRING) {
         kg_buf_text(&lines, "- ");
-        put_string(&lines, item->text, quote);
+        edit_yaml_put_string(&lines, item->text, quote);
         kg_buf_text(&lines, yaml->edit->eol);
     } else {
         put_block_item(yaml, &lines, item, column);
@@ -729,7 +732,7 @@ static int change_list(struct yaml *yaml, struct piece *list, const struct kg_no
     if (list->block)
         return change_block_list(yaml, list, old, value);
     struct style style = {list->first->quote, false};
-    struct edit_items items = items_of(yaml, list);
+    struct edit_items items = edit_yaml_items_of(yaml, list);
     edit_items_change(yaml->edit, &items, old, value, put_flow, &style);
     return 0;
 }
@@ -804,7 +807,7 @@ static void fill_root(struct yaml *yaml, const struct kg_node *map)
 {
     const struct piece *root = yaml->root;
     kg_auto(kg_buf_free) struct kg_buf text = {0};
-    put_block(yaml, &text, map, 0);
+    edit_yaml_put_block(yaml, &text, map, 0);
     if (root == NULL || root->start == root->end) {
         edit_insert_lines(yaml->edit, yaml->edit->text.length, kg_buf_view(&text));
         return;
@@ -838,7 +841,7 @@ static int remove_pair(struct yaml *yaml, struct pair above, struct piece *map,
 }
 
 /* Goes down from the root along the path, in the tree and in the pieces at once. */
-static int walk(struct yaml *yaml, const struct edit_request *request)
+static int edit_yaml_walk(struct yaml *yaml, const struct edit_request *request)
 {
     struct pair above = {NULL};
     struct piece *map = yaml->root;
@@ -865,14 +868,14 @@ static int walk(struct yaml *yaml, const struct edit_request *request)
     }
 }
 
-static int check_scalar(const struct kg_node *scalar, struct kg_err *err)
+static int edit_yaml_check_scalar(const struct kg_node *scalar, struct kg_err *err)
 {
     if (scalar->type == KG_STRING && scalar->flavor != KG_PLAIN)
         return kg_fail(err, KG_E_INVALID_PARAMS, "YAML has no dates here; give it as text");
     return 0;
 }
 
-static int plan(struct edit *edit, struct edit_request *request, struct kg_err *err)
+static int edit_yaml_plan(struct edit *edit, struct edit_request *request, struct kg_err *err)
 {
     kg_auto(yaml_close) struct yaml yaml = {.edit = edit, .err = err};
     int result = yaml_open(&yaml);
@@ -882,12 +885,13 @@ static int plan(struct edit *edit, struct edit_request *request, struct kg_err *
     if (is_empty && yaml.root && yaml.root->anchored)
         return refuse_anchor(&yaml, yaml.root);
     if (!is_empty)
-        return walk(&yaml, request);
+        return edit_yaml_walk(&yaml, request);
     fill_root(&yaml, edit_wrap(edit, request->path, request->count, request->value));
     return 0;
 }
 
-static const struct edit_format yaml_format = {kg_yaml_read, check_scalar, plan};
+static const struct edit_format yaml_format = {kg_yaml_read, edit_yaml_check_scalar,
+                                               edit_yaml_plan};
 
 int edit_yaml_set(struct kg_buf *text, const char *const *path, size_t path_count,
                   const struct kg_node *value, struct kg_err *err)

@@ -11,8 +11,8 @@
 #define LINES_MAX      256 /* of one list */
 #define NAME_MAX_BYTES 128
 
-static int take_lines(const struct kg_node *table, const char *key, char ***ret_lines,
-                      struct kg_err *err)
+static int config_grants_take_lines(const struct kg_node *table, const char *key, char ***ret_lines,
+                                    struct kg_err *err)
 {
     const struct kg_node *list = kg_node_get(table, key);
     *ret_lines = kg_list_new(0);
@@ -44,7 +44,7 @@ bool local_is_env_name(struct kg_str name)
 }
 
 /* A table of texts. What they are may be secret: no message has them. */
-static int take_env(const struct kg_node *table, char ***ret_env, struct kg_err *err)
+static int config_grants_take_env(const struct kg_node *table, char ***ret_env, struct kg_err *err)
 {
     const struct kg_node *env = kg_node_get(table, "env");
     *ret_env = kg_list_new(0);
@@ -66,7 +66,8 @@ static int take_env(const struct kg_node *table, char ***ret_env, struct kg_err 
     return 0;
 }
 
-static int check_keys(const struct kg_node *table, bool of_project, struct kg_err *err)
+static int config_grants_check_keys(const struct kg_node *table, bool of_project,
+                                    struct kg_err *err)
 {
     for (uint32_t i = 0; i < table->count; i++) {
         struct kg_str key = table->members[i].key;
@@ -79,28 +80,30 @@ static int check_keys(const struct kg_node *table, bool of_project, struct kg_er
     return 0;
 }
 
-static int take_table(struct local *local, struct kg_str plugin, struct kg_str project,
-                      const struct kg_node *table, struct kg_err *err)
+static int config_grants_take_table(struct local *local, struct kg_str plugin,
+                                    struct kg_str project, const struct kg_node *table,
+                                    struct kg_err *err)
 {
     if (table->type != KG_OBJECT)
         return fail_at(err, table, "grants.%.*s is a table: write it as [grants.%.*s]",
                        KG_STR_CUT(plugin, 64), KG_STR_CUT(plugin, 64));
-    int result = check_keys(table, project.length > 0, err);
+    int result = config_grants_check_keys(table, project.length > 0, err);
     if (result < 0)
         return result;
     local->grants = kg_realloc(local->grants, (local->grant_count + 1) * sizeof(*local->grants));
     struct local_grant *grant = &local->grants[local->grant_count++];
     *grant = (struct local_grant){
         .plugin = plugin, .project = project, .problem = local_problem_of(local, "grants", plugin)};
-    result = take_lines(table, "allow", &grant->allow, err);
+    result = config_grants_take_lines(table, "allow", &grant->allow, err);
     if (result == 0)
-        result = take_lines(table, "deny", &grant->deny, err);
-    return result < 0 ? result : take_env(table, &grant->env, err);
+        result = config_grants_take_lines(table, "deny", &grant->deny, err);
+    return result < 0 ? result : config_grants_take_env(table, &grant->env, err);
 }
 
-static int take_plugin(struct local *local, const struct kg_member *member, struct kg_err *err)
+static int config_grants_take_plugin(struct local *local, const struct kg_member *member,
+                                     struct kg_err *err)
 {
-    int result = take_table(local, member->key, KG_STR_NULL, &member->value, err);
+    int result = config_grants_take_table(local, member->key, KG_STR_NULL, &member->value, err);
     const struct kg_node *projects = result == 0 ? kg_node_get(&member->value, "projects") : NULL;
     if (projects == NULL)
         return result;
@@ -109,8 +112,8 @@ static int take_plugin(struct local *local, const struct kg_member *member, stru
     for (uint32_t i = 0; i < projects->count && result == 0; i++) {
         if (projects->members[i].key.length == 0)
             return fail_at(err, projects, "a project without a name");
-        result = take_table(local, member->key, projects->members[i].key,
-                            &projects->members[i].value, err);
+        result = config_grants_take_table(local, member->key, projects->members[i].key,
+                                          &projects->members[i].value, err);
     }
     return result;
 }
@@ -124,7 +127,7 @@ int local_take_grants(struct local *local, struct kg_err *err)
         return fail_at(err, grants, "grants is a table of tables");
     int result = 0;
     for (uint32_t i = 0; i < grants->count && result == 0; i++)
-        result = take_plugin(local, &grants->members[i], err);
+        result = config_grants_take_plugin(local, &grants->members[i], err);
     return result;
 }
 

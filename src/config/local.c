@@ -33,8 +33,8 @@ bool local_key_is_reserved(struct kg_str key)
 
 /* -- plugins ----------------------------------------------------------------------------------- */
 
-static int take_text(const struct kg_node *node, const char *key, struct kg_str *ret_text,
-                     struct kg_err *err)
+static int local_take_text(const struct kg_node *node, const char *key, struct kg_str *ret_text,
+                           struct kg_err *err)
 {
     if (node == NULL)
         return 0;
@@ -85,16 +85,18 @@ static int take_system(const struct local *local, const struct kg_node *table,
     return 0;
 }
 
-static int take_process(struct local_plugin *plugin, const struct kg_node *node, struct kg_err *err)
+static int local_take_process(struct local_plugin *plugin, const struct kg_node *node,
+                              struct kg_err *err)
 {
-    int result = take_text(node, "process", &plugin->process, err);
+    int result = local_take_text(node, "process", &plugin->process, err);
     for (size_t i = 0; i < KG_COUNT(processes); i++)
         if (result < 0 || node == NULL || kg_str_is(plugin->process, processes[i]))
             return result;
     return fail_at(err, node, "process takes \"shared\", \"project\" or \"session\"");
 }
 
-static int take_plugin(struct local *local, const struct kg_member *member, struct kg_err *err)
+static int local_take_plugin(struct local *local, const struct kg_member *member,
+                             struct kg_err *err)
 {
     const struct kg_node *table = &member->value;
     if (table->type != KG_OBJECT)
@@ -113,15 +115,16 @@ static int take_plugin(struct local *local, const struct kg_member *member, stru
     const struct kg_node *hash = kg_node_get(table, "hash");
     int result = take_system(local, table, &plugin->system, err);
     if (result == 0)
-        result = take_text(kg_node_get(table, "installed"), "installed", &plugin->installed, err);
-    if (result == 0)
         result =
-            take_text(kg_node_get(table, "installed_from"), "installed_from", &plugin->from, err);
+            local_take_text(kg_node_get(table, "installed"), "installed", &plugin->installed, err);
     if (result == 0)
-        result = take_text(hash, "hash", &plugin->hash, err);
+        result = local_take_text(kg_node_get(table, "installed_from"), "installed_from",
+                                 &plugin->from, err);
+    if (result == 0)
+        result = local_take_text(hash, "hash", &plugin->hash, err);
     if (result == 0 && hash != NULL && !local_is_hash(plugin->hash))
         result = fail_at(err, hash, "hash takes \"sha256:\" and 64 hexadecimal digits");
-    return result < 0 ? result : take_process(plugin, kg_node_get(table, "process"), err);
+    return result < 0 ? result : local_take_process(plugin, kg_node_get(table, "process"), err);
 }
 
 static int check_projects(const struct kg_node *projects, struct kg_err *err)
@@ -136,7 +139,7 @@ static int check_projects(const struct kg_node *projects, struct kg_err *err)
         if (project->type != KG_OBJECT)
             return fail_at(err, project,
                            "projects is a list of tables: write each as [[projects]]");
-        int result = take_text(kg_node_get(project, "name"), "name", &name, err);
+        int result = local_take_text(kg_node_get(project, "name"), "name", &name, err);
         if (result < 0)
             return result;
     }
@@ -145,8 +148,8 @@ static int check_projects(const struct kg_node *projects, struct kg_err *err)
 
 /* -- secrets ----------------------------------------------------------------------------------- */
 
-static int take_words(const struct kg_node *table, const char *key, const struct kg_node **ret_list,
-                      struct kg_err *err)
+static int local_take_words(const struct kg_node *table, const char *key,
+                            const struct kg_node **ret_list, struct kg_err *err)
 {
     const struct kg_node *list = kg_node_get(table, key);
     if (list == NULL)
@@ -163,7 +166,7 @@ static int take_words(const struct kg_node *table, const char *key, const struct
     return 0;
 }
 
-static int take_secrets(struct local *local, struct kg_err *err)
+static int local_take_secrets(struct local *local, struct kg_err *err)
 {
     static const char *const keys[] = {"command", "environment", "timeout_ms"};
     const struct kg_node *table = kg_node_get(local->doc->root, "secrets");
@@ -185,8 +188,8 @@ static int take_secrets(struct local *local, struct kg_err *err)
     if (timeout != NULL && (!kg_node_int(timeout, &secrets->timeout_ms) ||
                             secrets->timeout_ms < 10 || secrets->timeout_ms > 60000))
         return fail_at(err, timeout, "timeout_ms takes a number from 10 to 60000");
-    int result = take_words(table, "command", &secrets->command, err);
-    return result < 0 ? result : take_words(table, "environment", &secrets->environment, err);
+    int result = local_take_words(table, "command", &secrets->command, err);
+    return result < 0 ? result : local_take_words(table, "environment", &secrets->environment, err);
 }
 
 /* -- the cluster ------------------------------------------------------------------------------- */
@@ -233,7 +236,7 @@ static int take_sections(struct local *local, struct kg_err *err)
         return fail_at(err, plugins, "plugins is a table of tables");
     local->plugins = kg_alloc_array(plugins->count + 1u, sizeof(*local->plugins));
     for (uint32_t i = 0; i < plugins->count; i++) {
-        int result = take_plugin(local, &plugins->members[i], err);
+        int result = local_take_plugin(local, &plugins->members[i], err);
         if (result < 0)
             return result;
     }
@@ -246,7 +249,7 @@ static int take_sections(struct local *local, struct kg_err *err)
  * The reader may begin what it says with the value that it could not read, in quotes: a secret that
  * the operator forgot to quote.
  */
-static void hide_value(struct kg_err *err)
+static void local_hide_value(struct kg_err *err)
 {
     char *start = strstr(err->message, ": ");
     if (start == NULL || start[2] != '"')
@@ -261,12 +264,12 @@ static void hide_value(struct kg_err *err)
     snprintf(start + 2, sizeof(err->message) - used, "what stands here%s", rest);
 }
 
-static int read_document(struct local *local, struct kg_str text, const struct local_lookup *lookup,
-                         struct kg_err *err)
+static int local_read_document(struct local *local, struct kg_str text,
+                               const struct local_lookup *lookup, struct kg_err *err)
 {
     struct kg_doc *doc = kg_toml_read(text, err);
     if (doc == NULL && err != NULL)
-        hide_value(err);
+        local_hide_value(err);
     local->doc = doc;
     if (doc == NULL || lookup == NULL)
         return doc == NULL ? -EINVAL : 0;
@@ -286,8 +289,8 @@ static struct local *unusable(struct local *local, struct kg_err *err)
 struct local *local_read(struct kg_str text, const struct local_lookup *lookup, struct kg_err *err)
 {
     struct local *local = kg_alloc(sizeof(*local));
-    if (read_document(local, text, lookup, err) == 0 && take_sections(local, err) == 0 &&
-        take_secrets(local, err) == 0 && take_cluster(local, err) == 0 &&
+    if (local_read_document(local, text, lookup, err) == 0 && take_sections(local, err) == 0 &&
+        local_take_secrets(local, err) == 0 && take_cluster(local, err) == 0 &&
         local_take_providers(local, lookup, err) == 0 && local_take_models(local, err) == 0 &&
         local_take_grants(local, err) == 0 && local_take_system_plugins(local, err) == 0 &&
         local_take_services(local, err) == 0)
@@ -299,7 +302,7 @@ static struct local *read_references(struct kg_str text, const struct local_look
                                      struct kg_err *err)
 {
     struct local *local = kg_alloc(sizeof(*local));
-    if (read_document(local, text, lookup, err) == 0 && take_secrets(local, err) == 0)
+    if (local_read_document(local, text, lookup, err) == 0 && local_take_secrets(local, err) == 0)
         return local;
     return unusable(local, err);
 }

@@ -6,7 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static char *absolute(const char *path)
+static char *paths_absolute(const char *path)
 {
     if (path[0] == '/')
         return kg_strdup(path);
@@ -17,7 +17,7 @@ static char *absolute(const char *path)
 /* Without trailing slashes, so that names built on it read well. */
 static char *tidy(const char *path)
 {
-    char *copy = absolute(path);
+    char *copy = paths_absolute(path);
     size_t length = strlen(copy);
     while (length > 1 && copy[length - 1] == '/')
         copy[--length] = '\0';
@@ -42,8 +42,8 @@ static char *user_run_dir(void)
     return kg_format("/tmp/kaged-%u", (unsigned)getuid());
 }
 
-static void fill(struct config_paths *paths, const char *config, const char *data,
-                 const char *state, const char *run)
+static void paths_fill(struct config_paths *paths, const char *config, const char *data,
+                       const char *state, const char *run)
 {
     paths->config_dir = kg_strdup(config);
     paths->config_dir_mode = 0755;
@@ -73,7 +73,7 @@ static void fill_home(struct config_paths *paths, const char *home)
     paths->home = tidy(home);
     kg_auto(kg_free) char *state = kg_format("%s/state", paths->home);
     kg_auto(kg_free) char *run = kg_format("%s/run", paths->home);
-    fill(paths, paths->home, paths->home, state, run);
+    paths_fill(paths, paths->home, paths->home, state, run);
 }
 
 static void fill_user(struct config_paths *paths)
@@ -82,14 +82,14 @@ static void fill_user(struct config_paths *paths)
     kg_auto(kg_free) char *data = user_dir("XDG_DATA_HOME", ".local/share");
     kg_auto(kg_free) char *state = user_dir("XDG_STATE_HOME", ".local/state");
     kg_auto(kg_free) char *run = user_run_dir();
-    fill(paths, config, data, state, run);
+    paths_fill(paths, config, data, state, run);
     paths->config_dir_mode = 0700;
 }
 
 void config_paths_system(struct config_paths *ret_paths)
 {
     *ret_paths = (struct config_paths){0};
-    fill(ret_paths, "/etc/kaged", "/var/lib/kaged", "/var/lib/kaged", "/run/kaged");
+    paths_fill(ret_paths, "/etc/kaged", "/var/lib/kaged", "/var/lib/kaged", "/run/kaged");
 }
 
 int config_paths_find(const char *home_or_null, struct config_paths *ret_paths, struct kg_err *err)

@@ -42,7 +42,7 @@ static const struct power powers[POWER_COUNT] = {
 };
 
 /* "exec:git" is "exec", and "git" in *ret_what. */
-static struct kg_str name_of(struct kg_str grant, struct kg_str *ret_what)
+static struct kg_str powers_name_of(struct kg_str grant, struct kg_str *ret_what)
 {
     const char *colon = grant.length > 0 ? memchr(grant.data, ':', grant.length) : NULL;
     size_t length = colon != NULL ? (size_t)(colon - grant.data) : grant.length;
@@ -51,7 +51,7 @@ static struct kg_str name_of(struct kg_str grant, struct kg_str *ret_what)
 }
 
 /* POWER_COUNT: there is none of that name. */
-static enum config_power find(struct kg_str name)
+static enum config_power powers_find(struct kg_str name)
 {
     for (enum config_power i = 0; i < POWER_COUNT; i++)
         if (kg_str_is(name, config_power_names[i]))
@@ -75,15 +75,15 @@ static bool is_narrowed_well(const struct power *power, struct kg_str what)
 bool config_grant_fits(struct kg_str grant)
 {
     struct kg_str what;
-    enum config_power power = find(name_of(grant, &what));
+    enum config_power power = powers_find(powers_name_of(grant, &what));
     return power < POWER_COUNT && is_narrowed_well(&powers[power], what);
 }
 
 void config_grant_explain(struct kg_str grant, struct kg_err *err)
 {
     struct kg_str what;
-    struct kg_str name = name_of(grant, &what);
-    enum config_power power = find(name);
+    struct kg_str name = powers_name_of(grant, &what);
+    enum config_power power = powers_find(name);
     if (power == POWER_COUNT) {
         const char *nearest = kg_str_nearest(name, config_power_names, POWER_COUNT);
         kg_fail(err, KG_E_INVALID_CONFIG, "there is no capability \"%.*s\"", KG_STR_CUT(name, 64));
@@ -102,7 +102,7 @@ bool config_grants_have(char *const *grants, enum config_power power)
 {
     struct kg_str what;
     for (; grants != NULL && *grants != NULL; grants++)
-        if (find(name_of(kg_str(*grants), &what)) == power)
+        if (powers_find(powers_name_of(kg_str(*grants), &what)) == power)
             return true;
     return false;
 }
@@ -112,7 +112,7 @@ static bool any_gives(char *const *grants, enum config_power power, struct kg_st
 {
     struct kg_str what;
     for (; grants != NULL && *grants != NULL; grants++)
-        if (find(name_of(kg_str(*grants), &what)) == power &&
+        if (powers_find(powers_name_of(kg_str(*grants), &what)) == power &&
             (what.data == NULL ? whole : kg_str_equal(what, wanted)))
             return true;
     return false;
@@ -131,7 +131,7 @@ bool config_grants_name(char *const *grants, enum config_power power, struct kg_
 void config_grant_words(struct kg_str grant, struct kg_buf *out)
 {
     struct kg_str what;
-    enum config_power power = find(name_of(grant, &what));
+    enum config_power power = powers_find(powers_name_of(grant, &what));
     if (power == POWER_COUNT)
         return;
     kg_buf_text(out, powers[power].words);

@@ -88,8 +88,8 @@ static const struct field model_fields[] = {
     MODEL(FIELD_BOOL, fast, 0, 0),
 };
 
-static int unknown_key(const struct kg_member *member, const struct field *fields, size_t count,
-                       struct kg_err *err)
+static int providers_unknown_key(const struct kg_member *member, const struct field *fields,
+                                 size_t count, struct kg_err *err)
 {
     const char *names[KG_COUNT(provider_fields)];
     for (size_t i = 0; i < count; i++)
@@ -102,8 +102,8 @@ static int unknown_key(const struct kg_member *member, const struct field *field
     return -EINVAL;
 }
 
-static int take_text(const struct field *field, const struct kg_node *node, struct kg_str *ret_text,
-                     struct kg_err *err)
+static int providers_take_text(const struct field *field, const struct kg_node *node,
+                               struct kg_str *ret_text, struct kg_err *err)
 {
     if (node->type != KG_STRING || node->flavor != KG_PLAIN)
         return fail_at(err, node, "%s takes a string", field->key);
@@ -117,8 +117,8 @@ static int take_text(const struct field *field, const struct kg_node *node, stru
     return 0;
 }
 
-static int take_field(const struct field *field, const struct kg_node *node, char *record,
-                      struct kg_err *err)
+static int providers_take_field(const struct field *field, const struct kg_node *node, char *record,
+                                struct kg_err *err)
 {
     void *at = record + field->offset;
     int64_t number;
@@ -127,7 +127,7 @@ static int take_field(const struct field *field, const struct kg_node *node, cha
         *(const struct kg_node **)at = node;
         return 0;
     case FIELD_TEXT:
-        return take_text(field, node, at, err);
+        return providers_take_text(field, node, at, err);
     case FIELD_BOOL:
         if (node->type != KG_BOOL)
             return fail_at(err, node, "%s takes true or false", field->key);
@@ -156,8 +156,8 @@ static int take_fields(const struct kg_node *table, const struct field *fields, 
         size_t at = 0;
         while (at < count && !kg_str_is(member->key, fields[at].key))
             at++;
-        int result = at == count ? unknown_key(member, fields, count, err)
-                                 : take_field(&fields[at], &member->value, record, err);
+        int result = at == count ? providers_unknown_key(member, fields, count, err)
+                                 : providers_take_field(&fields[at], &member->value, record, err);
         if (result < 0)
             return result;
     }
@@ -196,13 +196,13 @@ static bool is_v6(const char *host)
     return inet_pton(AF_INET6, host, &address) == 1;
 }
 
-static bool is_host(const char *host)
+static bool providers_is_host(const char *host)
 {
     size_t length = strspn(host, "abcdefghijklmnopqrstuvwxyz0123456789-_.");
     return length > 0 && host[length] == '\0';
 }
 
-static bool is_loopback(const char *host)
+static bool providers_is_loopback(const char *host)
 {
     struct in_addr v4;
     struct in6_addr v6;
@@ -228,7 +228,8 @@ static const char *parse_authority(struct kg_str text, struct url *url)
         url->host[i] =
             (char)(host.data[i] >= 'A' && host.data[i] <= 'Z' ? host.data[i] + 32 : host.data[i]);
     url->host[host.length] = '\0';
-    if (strlen(url->host) != host.length || !(brackets ? is_v6(url->host) : is_host(url->host)))
+    if (strlen(url->host) != host.length ||
+        !(brackets ? is_v6(url->host) : providers_is_host(url->host)))
         return "it has no host";
     if (brackets)
         rest = (struct kg_str){rest.data + 1, rest.length - 1};
@@ -300,11 +301,11 @@ static bool may_be_open(const struct local_provider *provider, const char *host)
 {
     bool has_key =
         provider->api_key.length > 0 || (provider->headers != NULL && provider->headers->count > 0);
-    return is_loopback(host) || (!has_key && is_private(host));
+    return providers_is_loopback(host) || (!has_key && is_private(host));
 }
 
-static int take_url(struct local *local, struct local_provider *provider,
-                    const struct kg_node *node, struct kg_err *err)
+static int providers_take_url(struct local *local, struct local_provider *provider,
+                              const struct kg_node *node, struct kg_err *err)
 {
     struct url url;
     const char *problem = parse_url(provider->base_url, &url);
@@ -331,7 +332,7 @@ static const char *const own_headers[] = {
     "content-type", "accept",         "accept-encoding",   "expect",
     "upgrade"};
 
-static bool is_token(struct kg_str name)
+static bool providers_is_token(struct kg_str name)
 {
     static const char allowed[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
                                   "0123456789!#$%&'*+-.^_`|~";
@@ -345,13 +346,13 @@ static int check_header(const struct kg_member *member, struct kg_err *err)
 {
     static const struct field value = {.key = "a header", .max = HEADER_MAX_BYTES};
     struct kg_str text;
-    if (!is_token(member->key))
+    if (!providers_is_token(member->key))
         return fail_at(err, &member->value, "headers: that is not a header name");
     for (size_t i = 0; i < KG_COUNT(own_headers); i++)
         if (member->key.length == strlen(own_headers[i]) &&
             strncasecmp(member->key.data, own_headers[i], member->key.length) == 0)
             return fail_at(err, &member->value, "headers: %s is not to be set", own_headers[i]);
-    return take_text(&value, &member->value, &text, err);
+    return providers_take_text(&value, &member->value, &text, err);
 }
 
 int local_check_headers(const struct kg_node *headers, struct kg_err *err)
@@ -368,8 +369,8 @@ int local_check_headers(const struct kg_node *headers, struct kg_err *err)
 
 /* -- providers --------------------------------------------------------------------------------- */
 
-static int take_kind(const struct kg_member *member, const struct kg_node *node,
-                     enum local_kind *ret_kind, struct kg_err *err)
+static int providers_take_kind(const struct kg_member *member, const struct kg_node *node,
+                               enum local_kind *ret_kind, struct kg_err *err)
 {
     if (node == NULL)
         return fail_at(err, &member->value, "providers.%.*s does not say its kind",
@@ -393,13 +394,13 @@ static int take_base_url(struct local *local, struct local_provider *provider,
         provider->host = "";
         return node ? fail_at(err, node, "the demo has no base_url: it asks nobody") : 0;
     }
-    int result = node ? take_text(&field, node, &provider->base_url, err) : 0;
+    int result = node ? providers_take_text(&field, node, &provider->base_url, err) : 0;
     if (result < 0)
         return result;
     /* Only looked at, or not found, its references in place: it cannot be judged. */
     if (open && memmem(provider->base_url.data, provider->base_url.length, "${", 2) != NULL)
         return 0;
-    return take_url(local, provider, node ? node : &member->value, err);
+    return providers_take_url(local, provider, node ? node : &member->value, err);
 }
 
 static int take_provider(struct local *local, const struct kg_member *member, bool open,
@@ -415,7 +416,7 @@ static int take_provider(struct local *local, const struct kg_member *member, bo
     enum local_kind kind = LOCAL_OPENAI;
     if (local_check_name(member, "providers", err) < 0 ||
         take_fields(&member->value, provider_fields, KG_COUNT(provider_fields), &record, err) < 0 ||
-        take_kind(member, record.kind, &kind, err) < 0 ||
+        providers_take_kind(member, record.kind, &kind, err) < 0 ||
         local_check_headers(record.headers, err) < 0)
         return -EINVAL;
     *provider = (struct local_provider){

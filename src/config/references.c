@@ -14,7 +14,7 @@
 
 /* -- names ------------------------------------------------------------------------------------- */
 
-static bool is_variable(struct kg_str name)
+static bool references_is_variable(struct kg_str name)
 {
     bool good = name.length > 0 && name.length < VARIABLE_MAX && !kg_is_digit(name.data[0]);
     for (size_t i = 0; good && i < name.length; i++)
@@ -31,7 +31,7 @@ bool local_is_secret_name(struct kg_str name)
     return good;
 }
 
-static bool is_path(struct kg_str name)
+static bool references_is_path(struct kg_str name)
 {
     return name.length > 1 && name.length < PATH_MAX && name.data[0] == '/' &&
            kg_str_is_plain(name);
@@ -43,7 +43,7 @@ static const struct {
     const char *what;
 } kinds[LOCAL_REFERENCE_KINDS] = {
     [LOCAL_SECRET] = {"secret:", local_is_secret_name, "the name of a secret"},
-    [LOCAL_FILE] = {"file:", is_path, "an absolute path"},
+    [LOCAL_FILE] = {"file:", references_is_path, "an absolute path"},
 };
 
 /* -- one text ---------------------------------------------------------------------------------- */
@@ -67,10 +67,10 @@ static int find_in_environment(void *data, const struct local_reference *referen
 
 const struct local_lookup local_environment = {.find = find_in_environment};
 
-static int put_variable(const struct replacing *at, const struct kg_node *node, struct kg_str name,
-                        struct kg_buf *out, struct kg_err *err)
+static int references_put_variable(const struct replacing *at, const struct kg_node *node,
+                                   struct kg_str name, struct kg_buf *out, struct kg_err *err)
 {
-    if (!is_variable(name))
+    if (!references_is_variable(name))
         return fail_at(err, node, "%.*s: \"${\" without the name of a variable and \"}\"",
                        KG_STR_CUT(at->key, 64));
     kg_auto(kg_free) char *variable = kg_str_dup(name);
@@ -93,9 +93,9 @@ static bool has_user(const struct replacing *at)
             kg_str_is(at->section, "services"));
 }
 
-static int put_found(struct replacing *at, const struct kg_node *node,
-                     const struct local_reference *reference, struct kg_buf *out,
-                     struct kg_err *err)
+static int references_put_found(struct replacing *at, const struct kg_node *node,
+                                const struct local_reference *reference, struct kg_buf *out,
+                                struct kg_err *err)
 {
     struct kg_err found = {0};
     if (at->lookup->find(at->lookup->data, reference, out, &found) == 0)
@@ -118,8 +118,8 @@ static int put_found(struct replacing *at, const struct kg_node *node,
 }
 
 /* inside: what stands between the braces. */
-static int put_reference(struct replacing *at, const struct kg_node *node, struct kg_str inside,
-                         struct kg_buf *out, struct kg_err *err)
+static int references_put_reference(struct replacing *at, const struct kg_node *node,
+                                    struct kg_str inside, struct kg_buf *out, struct kg_err *err)
 {
     for (int kind = 0; kind < LOCAL_REFERENCE_KINDS; kind++) {
         if (!kg_str_starts(inside, kinds[kind].prefix))
@@ -132,14 +132,14 @@ static int put_reference(struct replacing *at, const struct kg_node *node, struc
             return fail_at(err, node, "%.*s: [secrets] can name variables only",
                            KG_STR_CUT(at->key, 64));
         const struct local_reference reference = {kind, name, at->section, at->table};
-        return put_found(at, node, &reference, out, err);
+        return references_put_found(at, node, &reference, out, err);
     }
-    return put_variable(at, node, inside, out, err);
+    return references_put_variable(at, node, inside, out, err);
 }
 
 /* "$${" stands for "${" itself. */
-static int replace_text(struct replacing *at, const struct kg_node *node, struct kg_buf *out,
-                        struct kg_err *err)
+static int references_replace_text(struct replacing *at, const struct kg_node *node,
+                                   struct kg_buf *out, struct kg_err *err)
 {
     struct kg_str text = node->text;
     for (size_t i = 0; i < text.length;) {
@@ -151,7 +151,7 @@ static int replace_text(struct replacing *at, const struct kg_node *node, struct
             struct kg_str inside = kg_str_from(rest, 2);
             const char *end = memchr(inside.data, '}', inside.length);
             inside.length = end != NULL ? (size_t)(end - inside.data) : 0;
-            int result = put_reference(at, node, inside, out, err);
+            int result = references_put_reference(at, node, inside, out, err);
             if (result < 0)
                 return result;
             i += inside.length + 3;
@@ -166,7 +166,8 @@ static int replace_text(struct replacing *at, const struct kg_node *node, struct
 
 static int copy_value(struct replacing *at, const struct kg_node *node, struct kg_err *err);
 
-static int copy_member(struct replacing *at, const struct kg_member *member, struct kg_err *err)
+static int references_copy_member(struct replacing *at, const struct kg_member *member,
+                                  struct kg_err *err)
 {
     struct kg_arena *arena = kg_builder_arena(at->builder);
     kg_builder_key(at->builder, kg_arena_str(arena, member->key), member->key_line,
@@ -175,11 +176,12 @@ static int copy_member(struct replacing *at, const struct kg_member *member, str
     return copy_value(at, &member->value, err);
 }
 
-static int copy_text(struct replacing *at, const struct kg_node *node, struct kg_err *err)
+static int references_copy_text(struct replacing *at, const struct kg_node *node,
+                                struct kg_err *err)
 {
     kg_auto(kg_buf_free) struct kg_buf text = {0};
     struct kg_node copy = *node;
-    int result = replace_text(at, node, &text, err);
+    int result = references_replace_text(at, node, &text, err);
     copy.text = kg_arena_str(kg_builder_arena(at->builder), kg_buf_view(&text));
     kg_builder_value(at->builder, copy);
     return result;
@@ -192,7 +194,7 @@ static int copy_value(struct replacing *at, const struct kg_node *node, struct k
     int result = 0;
     switch (node->type) {
     case KG_STRING:
-        return copy_text(at, node, err);
+        return references_copy_text(at, node, err);
     case KG_ARRAY:
         kg_builder_open(at->builder, KG_ARRAY, node->line, node->column);
         for (uint32_t i = 0; i < node->count && result == 0; i++)
@@ -202,7 +204,7 @@ static int copy_value(struct replacing *at, const struct kg_node *node, struct k
     case KG_OBJECT:
         kg_builder_open(at->builder, KG_OBJECT, node->line, node->column);
         for (uint32_t i = 0; i < node->count && result == 0; i++)
-            result = copy_member(at, &node->members[i], err);
+            result = references_copy_member(at, &node->members[i], err);
         kg_builder_close(at->builder);
         return result;
     default:
@@ -221,7 +223,7 @@ static int copy_section(struct replacing *at, const struct kg_member *member,
     at->section = member->key;
     at->table = KG_STR_NULL;
     if (section->type != KG_OBJECT)
-        return copy_member(at, member, err);
+        return references_copy_member(at, member, err);
     kg_builder_key(at->builder, kg_arena_str(kg_builder_arena(at->builder), member->key),
                    member->key_line, member->key_column);
     kg_builder_open(at->builder, KG_OBJECT, section->line, section->column);
@@ -229,7 +231,7 @@ static int copy_section(struct replacing *at, const struct kg_member *member,
         at->table =
             section->members[i].value.type == KG_OBJECT ? section->members[i].key : KG_STR_NULL;
         at->problem = NULL;
-        result = copy_member(at, &section->members[i], err);
+        result = references_copy_member(at, &section->members[i], err);
         if (at->problem != NULL) {
             at->problem->next = *problems;
             *problems = at->problem;

@@ -30,8 +30,8 @@ static int take_key(const struct kg_node *table, const char *key, struct kg_str 
     return 0;
 }
 
-static int check_keys(const struct kg_node *table, const char *const *keys, size_t count,
-                      struct kg_err *err)
+static int config_services_check_keys(const struct kg_node *table, const char *const *keys,
+                                      size_t count, struct kg_err *err)
 {
     for (uint32_t i = 0; i < table->count; i++) {
         const struct kg_member *member = &table->members[i];
@@ -53,7 +53,7 @@ static int take_audit(struct local_services *services, const struct kg_node *tab
 {
     static const char *const keys[] = {"headers"};
     services->audit_headers = kg_node_get(table, "headers");
-    int result = check_keys(table, keys, KG_COUNT(keys), err);
+    int result = config_services_check_keys(table, keys, KG_COUNT(keys), err);
     return result < 0 ? result : local_check_headers(services->audit_headers, err);
 }
 
@@ -61,7 +61,7 @@ static int take_bucket(struct local_services *services, const struct kg_node *ta
                        struct kg_err *err)
 {
     static const char *const keys[] = {"access_key", "secret_key", "session_token"};
-    int result = check_keys(table, keys, KG_COUNT(keys), err);
+    int result = config_services_check_keys(table, keys, KG_COUNT(keys), err);
     if (result == 0)
         result = take_key(table, "access_key", &services->bucket_access_key, err);
     if (result == 0)
@@ -70,7 +70,8 @@ static int take_bucket(struct local_services *services, const struct kg_node *ta
                       : take_key(table, "session_token", &services->bucket_session_token, err);
 }
 
-static int take_one(struct local *local, const struct kg_member *member, struct kg_err *err)
+static int config_services_take_one(struct local *local, const struct kg_member *member,
+                                    struct kg_err *err)
 {
     struct local_services *services = &local->services;
     const struct kg_err *problem = local_problem_of(local, "services", member->key);
@@ -94,6 +95,6 @@ int local_take_services(struct local *local, struct kg_err *err)
     const struct kg_node *table;
     int result = local_section_of(local, "services", &table, err);
     for (uint32_t i = 0; result == 0 && table != NULL && i < table->count; i++)
-        result = take_one(local, &table->members[i], err);
+        result = config_services_take_one(local, &table->members[i], err);
     return result;
 }

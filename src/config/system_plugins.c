@@ -12,7 +12,7 @@
 
 static const char *const keys[] = {"path", "hash", "hooks", "required", "config"};
 
-static int check_keys(const struct kg_node *table, struct kg_err *err)
+static int config_system_plugins_check_keys(const struct kg_node *table, struct kg_err *err)
 {
     for (uint32_t i = 0; i < table->count; i++) {
         const struct kg_member *member = &table->members[i];
@@ -31,8 +31,8 @@ static int check_keys(const struct kg_node *table, struct kg_err *err)
     return 0;
 }
 
-static int take_path(const struct kg_member *member, struct local_system_plugin *plugin,
-                     struct kg_err *err)
+static int config_system_plugins_take_path(const struct kg_member *member,
+                                           struct local_system_plugin *plugin, struct kg_err *err)
 {
     const struct kg_node *path = kg_node_get(&member->value, "path");
     if (path == NULL)
@@ -56,8 +56,8 @@ static int take_hash(const struct kg_node *hash, struct local_system_plugin *plu
     return 0;
 }
 
-static int take_hooks(const struct kg_node *hooks, struct local_system_plugin *plugin,
-                      struct kg_err *err)
+static int config_system_plugins_take_hooks(const struct kg_node *hooks,
+                                            struct local_system_plugin *plugin, struct kg_err *err)
 {
     bool good = hooks == NULL || (hooks->type == KG_ARRAY && hooks->count <= HOOKS_MAX);
     for (uint32_t i = 0; good && hooks != NULL && i < hooks->count; i++)
@@ -68,10 +68,12 @@ static int take_hooks(const struct kg_node *hooks, struct local_system_plugin *p
     return 0;
 }
 
-static int take_one(struct local *local, const struct kg_member *member, struct kg_err *err)
+static int config_system_plugins_take_one(struct local *local, const struct kg_member *member,
+                                          struct kg_err *err)
 {
     struct local_system_plugin *plugin = &local->system_plugins[local->system_plugin_count];
-    if (local_check_name(member, "system_plugins", err) < 0 || check_keys(&member->value, err) < 0)
+    if (local_check_name(member, "system_plugins", err) < 0 ||
+        config_system_plugins_check_keys(&member->value, err) < 0)
         return -EINVAL;
     const struct kg_node *required = kg_node_get(&member->value, "required");
     if (member->key.data[0] == '.')
@@ -85,10 +87,12 @@ static int take_one(struct local *local, const struct kg_member *member, struct 
     if (plugin->config != NULL && plugin->config->type != KG_OBJECT)
         return fail_at(err, plugin->config, "config takes a table");
     local->system_plugin_count++;
-    int result = take_path(member, plugin, err);
+    int result = config_system_plugins_take_path(member, plugin, err);
     if (result == 0)
         result = take_hash(kg_node_get(&member->value, "hash"), plugin, err);
-    return result < 0 ? result : take_hooks(kg_node_get(&member->value, "hooks"), plugin, err);
+    return result < 0 ? result
+                      : config_system_plugins_take_hooks(kg_node_get(&member->value, "hooks"),
+                                                         plugin, err);
 }
 
 int local_take_system_plugins(struct local *local, struct kg_err *err)
@@ -99,6 +103,6 @@ int local_take_system_plugins(struct local *local, struct kg_err *err)
         return result;
     local->system_plugins = kg_alloc_array(table->count + 1u, sizeof(*local->system_plugins));
     for (uint32_t i = 0; i < table->count && result == 0; i++)
-        result = take_one(local, &table->members[i], err);
+        result = config_system_plugins_take_one(local, &table->members[i], err);
     return result;
 }

@@ -8,7 +8,7 @@
 
 #define EXCHANGES_MAX 32 /* steps may lead back: a child must not keep us at it for ever */
 
-static int fail(struct dialect_talk *talk, bool mend, const char *format, va_list args)
+static int greeting_fail(struct dialect_talk *talk, bool mend, const char *format, va_list args)
 {
     char words[320];
     vsnprintf(words, sizeof(words), format, args);
@@ -20,7 +20,7 @@ int dialect_reject(struct dialect_talk *talk, const char *format, ...)
 {
     va_list args;
     va_start(args, format);
-    int next = fail(talk, true, format, args);
+    int next = greeting_fail(talk, true, format, args);
     va_end(args);
     return next;
 }
@@ -29,7 +29,7 @@ int dialect_fail(struct dialect_talk *talk, const char *format, ...)
 {
     va_list args;
     va_start(args, format);
-    int next = fail(talk, false, format, args);
+    int next = greeting_fail(talk, false, format, args);
     va_end(args);
     return next;
 }
@@ -49,14 +49,14 @@ int dialect_fail_initialize(struct dialect_talk *talk, enum peer_outcome outcome
                         (unsigned long long)talk->timeout_ms);
 }
 
-static void on_answer(void *data, enum peer_outcome outcome, struct kg_str payload)
+static void greeting_on_answer(void *data, enum peer_outcome outcome, struct kg_str payload)
 {
     struct dialect_talk *talk = data;
     if (outcome != PEER_GONE)
         dialect_go_on(talk, talk->dialect->steps[talk->step].take(talk, outcome, payload));
 }
 
-static int ask(struct dialect_talk *talk, const struct dialect_step *step)
+static int greeting_ask(struct dialect_talk *talk, const struct dialect_step *step)
 {
     kg_auto(kg_buf_free) struct kg_buf params = {0};
     struct kg_err err;
@@ -69,7 +69,7 @@ static int ask(struct dialect_talk *talk, const struct dialect_step *step)
         .params_count = 1,
         .timeout_ms = step->patience_ms == 0 ? talk->timeout_ms : 0,
         .caller_timeout_ms = step->patience_ms,
-        .on_done = on_answer,
+        .on_done = greeting_on_answer,
         .data = talk,
     };
     if (talk->exchanges++ == EXCHANGES_MAX)
@@ -85,7 +85,7 @@ void dialect_go_on(struct dialect_talk *talk, int next)
     while (next >= 0) {
         const struct dialect_step *step = &dialect->steps[next];
         talk->step = (size_t)next;
-        next = step->act != NULL ? step->act(talk) : ask(talk, step);
+        next = step->act != NULL ? step->act(talk) : greeting_ask(talk, step);
     }
     if (next != GREETING_DONE)
         return;

@@ -31,7 +31,7 @@ bool dialect_is_list(const struct kg_node *node)
     return true;
 }
 
-static const char *read_answer(const struct kg_node *root, struct answer *ret_answer)
+static const char *kaged_read_answer(const struct kg_node *root, struct answer *ret_answer)
 {
     struct answer answer = {
         .name = kg_node_get(root, "name"),
@@ -59,7 +59,7 @@ static const char *read_answer(const struct kg_node *root, struct answer *ret_an
     return NULL;
 }
 
-static bool check_name(struct dialect_talk *talk, const struct answer *answer)
+static bool kaged_check_name(struct dialect_talk *talk, const struct answer *answer)
 {
     struct kg_str claimed = answer->name->text;
     if (kg_str_is(claimed, talk->plugin))
@@ -71,7 +71,7 @@ static bool check_name(struct dialect_talk *talk, const struct answer *answer)
     return false;
 }
 
-static bool check_version(struct dialect_talk *talk, const struct answer *answer)
+static bool kaged_check_version(struct dialect_talk *talk, const struct answer *answer)
 {
     struct kg_str claimed = answer->version->text;
     if (kg_str_is(claimed, talk->version))
@@ -191,19 +191,19 @@ static bool check_methods(struct dialect_talk *talk, const struct answer *answer
 }
 
 static bool (*const checks[])(struct dialect_talk *talk, const struct answer *answer) = {
-    check_name, check_version, check_api, check_capabilities, check_methods,
+    kaged_check_name, kaged_check_version, check_api, check_capabilities, check_methods,
 };
 
 enum step { INITIALIZE, CONFIGURE, FINISH };
 
-static int malformed(struct dialect_talk *talk, const char *problem)
+static int kaged_malformed(struct dialect_talk *talk, const char *problem)
 {
     audit_emit(talk->audit, AUDIT_PLUGIN_PROTOCOL_VIOLATION, KG_STR_NULL, AUDIT_V_TEXT(talk->name),
                AUDIT_V_TEXT("malformed_initialize"), AUDIT_V_TEXT(problem));
     return dialect_fail(talk, "%s", problem);
 }
 
-static int finish(struct dialect_talk *talk)
+static int kaged_finish(struct dialect_talk *talk)
 {
     struct kg_err err;
     if (peer_notify(talk->peer, "initialized", KG_STR("{}"), &err) < 0)
@@ -213,7 +213,7 @@ static int finish(struct dialect_talk *talk)
 
 /* -- configuration ----------------------------------------------------------------------------- */
 
-static void put_config(struct dialect_talk *talk, struct kg_buf *ret_json)
+static void kaged_put_config(struct dialect_talk *talk, struct kg_buf *ret_json)
 {
     kg_buf_str(ret_json, KG_STR("{\"config\":"));
     kg_buf_str(ret_json, talk->config.length ? kg_buf_view(&talk->config) : KG_STR("{}"));
@@ -221,7 +221,7 @@ static void put_config(struct dialect_talk *talk, struct kg_buf *ret_json)
 }
 
 /* The plugin's words, and what it says of the field. */
-static void put_refusal(struct kg_buf *out, struct kg_str error)
+static void kaged_put_refusal(struct kg_buf *out, struct kg_str error)
 {
     struct kg_str data;
     rpc_error_message(error, out);
@@ -240,7 +240,7 @@ static int take_refusal(struct dialect_talk *talk, struct kg_str error)
         talk->config_again = true;
         return FINISH;
     }
-    put_refusal(&words, error);
+    kaged_put_refusal(&words, error);
     static const char format[] = "it refused its configuration: %.250s";
     return code == kg_error_row(KG_E_CONFIG_INVALID)->rpc_code
                ? dialect_reject(talk, format, words.data)
@@ -248,7 +248,8 @@ static int take_refusal(struct dialect_talk *talk, struct kg_str error)
 }
 
 /* Before `initialized`: an answer that counts for the handshake. */
-static int take_config(struct dialect_talk *talk, enum peer_outcome outcome, struct kg_str payload)
+static int kaged_take_config(struct dialect_talk *talk, enum peer_outcome outcome,
+                             struct kg_str payload)
 {
     switch (outcome) {
     case PEER_RESULT:
@@ -260,14 +261,14 @@ static int take_config(struct dialect_talk *talk, enum peer_outcome outcome, str
     }
 }
 
-static void copy(struct kg_buf *ret_to, const struct kg_buf *from)
+static void kaged_copy(struct kg_buf *ret_to, const struct kg_buf *from)
 {
     ret_to->length = 0;
     kg_buf_str(ret_to, kg_buf_view(from));
 }
 
 /* What it did not take does not hold: it goes on with the last one that it took. */
-static void keep_taken(struct dialect_talk *talk, const char *words)
+static void kaged_keep_taken(struct dialect_talk *talk, const char *words)
 {
     kg_log_about(KG_ERROR_LEVEL, talk->name, "it refused its new configuration: %.250s", words);
     talk->config_refusals++;
@@ -276,7 +277,7 @@ static void keep_taken(struct dialect_talk *talk, const char *words)
         talk->config_refused.length =
             kg_utf8_valid((struct kg_str){talk->config_refused.data, REFUSAL_MAX});
     if (kg_str_equal(kg_buf_view(&talk->config), kg_buf_view(&talk->config_told)))
-        copy(&talk->config, &talk->config_taken);
+        kaged_copy(&talk->config, &talk->config_taken);
 }
 
 /* While it runs. False: it counts as told, or the plugin ends for it. */
@@ -285,14 +286,14 @@ static bool refuses(struct dialect_talk *talk, bool is_first, struct kg_str erro
     int64_t code = rpc_error_code(error);
     bool takes_none = code == kg_error_row(KG_E_METHOD_NOT_FOUND)->rpc_code;
     kg_auto(kg_buf_free) struct kg_buf words = {0};
-    put_refusal(&words, error);
+    kaged_put_refusal(&words, error);
     if (is_first && takes_none)
         return false;
     if (is_first && code == kg_error_row(KG_E_CONFIG_INVALID)->rpc_code) {
         dialect_reject(talk, "it refused its configuration: %.250s", words.data);
         return false;
     }
-    keep_taken(talk, takes_none ? "it takes no configuration while it runs" : words.data);
+    kaged_keep_taken(talk, takes_none ? "it takes no configuration while it runs" : words.data);
     return true;
 }
 
@@ -308,7 +309,7 @@ static void on_config_told(void *data, enum peer_outcome outcome, struct kg_str 
     if (outcome == PEER_GONE)
         return; /* who waits hears that its process ended */
     if (outcome != PEER_ERROR || !refuses(talk, is_first, payload))
-        copy(&talk->config_taken, &talk->config_told);
+        kaged_copy(&talk->config_taken, &talk->config_told);
     if (!kg_str_equal(kg_buf_view(&talk->config), kg_buf_view(&talk->config_taken)))
         configure(talk);
     talk->ops->on_configured(talk->data);
@@ -320,9 +321,9 @@ static void configure(struct dialect_talk *talk)
     struct kg_err err;
     if (talk->config_asked)
         return;
-    copy(&talk->config_told, &talk->config);
+    kaged_copy(&talk->config_told, &talk->config);
     talk->config_refused.length = 0;
-    put_config(talk, &params);
+    kaged_put_config(talk, &params);
     struct kg_str view = kg_buf_view(&params);
     const struct peer_call call = {
         .method = KG_STR("config.update"),
@@ -334,19 +335,19 @@ static void configure(struct dialect_talk *talk)
     };
     talk->config_asked = peer_call(talk->peer, &call, NULL, &err) == 0;
     if (!talk->config_asked)
-        keep_taken(talk, err.message);
+        kaged_keep_taken(talk, err.message);
 }
 
 /* -- initialize -------------------------------------------------------------------------------- */
 
-static int take_result(struct dialect_talk *talk, struct kg_str result)
+static int kaged_take_result(struct dialect_talk *talk, struct kg_str result)
 {
     struct kg_err err;
     struct answer answer;
     kg_auto(kg_doc_cleanup) struct kg_doc *doc = kg_json_read(result, &err);
-    const char *problem = doc ? read_answer(doc->root, &answer) : err.message;
+    const char *problem = doc ? kaged_read_answer(doc->root, &answer) : err.message;
     if (problem != NULL)
-        return malformed(talk, problem);
+        return kaged_malformed(talk, problem);
     for (size_t i = 0; i < KG_COUNT(checks); i++)
         if (!checks[i](talk, &answer))
             return GREETING_FAILED;
@@ -354,16 +355,16 @@ static int take_result(struct dialect_talk *talk, struct kg_str result)
     return talk->config.length > 0 ? CONFIGURE : FINISH;
 }
 
-static int take_initialize(struct dialect_talk *talk, enum peer_outcome outcome,
-                           struct kg_str payload)
+static int kaged_take_initialize(struct dialect_talk *talk, enum peer_outcome outcome,
+                                 struct kg_str payload)
 {
     if (outcome != PEER_RESULT)
         return dialect_fail_initialize(talk, outcome, payload);
     peer_set_phase(talk->peer, PEER_WAITING);
-    return take_result(talk, payload);
+    return kaged_take_result(talk, payload);
 }
 
-static bool may_request(const struct dialect_talk *talk, const char *method)
+static bool kaged_may_request(const struct dialect_talk *talk, const char *method)
 {
     return talk->ops->may_request != NULL && talk->ops->may_request(talk->data, kg_str(method));
 }
@@ -375,7 +376,7 @@ void dialect_put_identity(const struct dialect_talk *talk, struct kg_json_writer
     kg_json_named_text(json, "plugin_name", talk->plugin);
 }
 
-static void put_greeting(struct dialect_talk *talk, struct kg_buf *ret_json)
+static void kaged_put_greeting(struct dialect_talk *talk, struct kg_buf *ret_json)
 {
     struct kg_json_writer json = kg_json_writer(ret_json);
     kg_json_begin(&json, '{');
@@ -388,18 +389,22 @@ static void put_greeting(struct dialect_talk *talk, struct kg_buf *ret_json)
     kg_json_named_begin(&json, "features", '[');
     kg_json_text(&json, "cancel");
     kg_json_text(&json, "progress");
-    if (may_request(talk, "kaged.ask"))
+    if (kaged_may_request(talk, "kaged.ask"))
         kg_json_text(&json, "ask");
-    if (may_request(talk, "kaged.sample"))
+    if (kaged_may_request(talk, "kaged.sample"))
         kg_json_text(&json, "sample");
     kg_json_end(&json, ']');
     kg_json_end(&json, '}');
 }
 
 static const struct dialect_step steps[] = {
-    [INITIALIZE] = {.method = "initialize", .put_params = put_greeting, .take = take_initialize},
-    [CONFIGURE] = {.method = "config.update", .put_params = put_config, .take = take_config},
-    [FINISH] = {.act = finish},
+    [INITIALIZE] = {.method = "initialize",
+                    .put_params = kaged_put_greeting,
+                    .take = kaged_take_initialize},
+    [CONFIGURE] = {.method = "config.update",
+                   .put_params = kaged_put_config,
+                   .take = kaged_take_config},
+    [FINISH] = {.act = kaged_finish},
 };
 
 /* -- calls ------------------------------------------------------------------------------------- */
@@ -423,8 +428,8 @@ static struct kg_str inside_braces(struct kg_str object)
  * One exchange, whose answer is as it is: so it goes to the wire at once, without dialect_send, and
  * with no more pieces than there are. Every call of our own plugins passes here.
  */
-static int send_call(struct dialect_call *call, struct kg_str method, const struct kg_str *params,
-                     size_t params_count, struct kg_err *err)
+static int kaged_send_call(struct dialect_call *call, struct kg_str method,
+                           const struct kg_str *params, size_t params_count, struct kg_err *err)
 {
     const struct peer_call wire = {
         .method = method,
@@ -464,15 +469,15 @@ static size_t put_pieces(const struct dialect_message *message, struct kg_str pa
     return count;
 }
 
-static int call(struct dialect_call *call, const struct dialect_message *message,
-                struct kg_err *err)
+static int dialect_kaged_call(struct dialect_call *call, const struct dialect_message *message,
+                              struct kg_err *err)
 {
     struct kg_str params[PIECES_MAX];
     size_t count = put_pieces(message, params);
-    return send_call(call, message->method, params, count, err);
+    return kaged_send_call(call, message->method, params, count, err);
 }
 
-static void cancel(struct dialect_call *call)
+static void kaged_cancel(struct dialect_call *call)
 {
     char params[32];
     snprintf(params, sizeof(params), "{\"id\":%llu}", (unsigned long long)call->id);
@@ -487,8 +492,8 @@ const char *dialect_check_pong(struct kg_str result)
                : "the answer is not {\"status\":\"ok\"}";
 }
 
-static enum dialect_hearing on_notification(struct dialect_talk *talk, struct kg_str method,
-                                            struct kg_str params)
+static enum dialect_hearing kaged_on_notification(struct dialect_talk *talk, struct kg_str method,
+                                                  struct kg_str params)
 {
     if (kg_str_is(method, "kaged.progress"))
         return dialect_hear_progress(talk, params, "id");
@@ -502,16 +507,16 @@ const struct dialect dialect_kaged = {
     .ping = "ping",
     .check_pong = dialect_check_pong,
     .steps = steps,
-    .put_greeting = put_greeting,
+    .put_greeting = kaged_put_greeting,
     .configure = configure,
-    .on_notification = on_notification,
+    .on_notification = kaged_on_notification,
     .knows = {[DIALECT_METHOD] = true,
               [DIALECT_TOOL] = true,
               [DIALECT_HOOK] = true,
               [DIALECT_PROJECT] = true},
     .tells_context = true,
-    .call = call,
-    .cancel = cancel,
+    .call = dialect_kaged_call,
+    .cancel = kaged_cancel,
 };
 
 /* -- the runner of packages -------------------------------------------------------------------- */
@@ -561,12 +566,12 @@ const struct dialect dialect_package = {
     .ping = "ping",
     .check_pong = dialect_check_pong,
     .steps = steps,
-    .put_greeting = put_greeting,
+    .put_greeting = kaged_put_greeting,
     .configure = configure,
-    .on_notification = on_notification,
+    .on_notification = kaged_on_notification,
     .knows = {[DIALECT_METHOD] = true, [DIALECT_TOOL] = true},
     .call = call_package,
     .read = read_package,
     .end = end_package_call,
-    .cancel = cancel,
+    .cancel = kaged_cancel,
 };

@@ -25,7 +25,7 @@ enum step { DISCOVER, INITIALIZE, INITIALIZED, TOOLS };
 
 /* -- what each message carries ----------------------------------------------------------------- */
 
-static void put_client(struct kg_json_writer *json, const char *key)
+static void dialect_mcp_put_client(struct kg_json_writer *json, const char *key)
 {
     kg_json_named_begin(json, key, '{');
     kg_json_named_text(json, "name", "kaged");
@@ -49,8 +49,9 @@ static void put_elicitation(struct kg_json_writer *json, unsigned answers)
 }
 
 /* What we answer of what a server may ask. */
-static void put_capabilities(const struct dialect_talk *talk, struct kg_json_writer *json,
-                             const char *key, unsigned answers)
+static void dialect_mcp_put_capabilities(const struct dialect_talk *talk,
+                                         struct kg_json_writer *json, const char *key,
+                                         unsigned answers)
 {
     kg_json_named_begin(json, key, '{');
     if (mcp_has_roots(talk) ||
@@ -84,8 +85,9 @@ void mcp_put_meta(const struct dialect_talk *talk, struct kg_json_writer *json, 
         kg_json_named_text(json, "traceparent", traceparent_or_null);
     if (mcp_is_modern(talk)) {
         kg_json_named_text(json, "io.modelcontextprotocol/protocolVersion", MODERN_REVISION);
-        put_client(json, "io.modelcontextprotocol/clientInfo");
-        put_capabilities(talk, json, "io.modelcontextprotocol/clientCapabilities", answers);
+        dialect_mcp_put_client(json, "io.modelcontextprotocol/clientInfo");
+        dialect_mcp_put_capabilities(talk, json, "io.modelcontextprotocol/clientCapabilities",
+                                     answers);
         if (log_level(talk) != NULL)
             kg_json_named_text(json, "io.modelcontextprotocol/logLevel", log_level(talk));
     }
@@ -169,7 +171,7 @@ static int reject_revision(struct dialect_talk *talk, struct kg_str revision)
 }
 
 /* A modern server of other revisions, unless one of them is spoken here. */
-static int take_others(struct dialect_talk *talk, const struct kg_node *supported)
+static int dialect_mcp_take_others(struct dialect_talk *talk, const struct kg_node *supported)
 {
     struct kg_str last = KG_STR_NULL;
     for (uint32_t i = 0; i < supported->count; i++) {
@@ -184,7 +186,7 @@ static int take_discovered(struct dialect_talk *talk, const struct kg_node *resu
 {
     const struct kg_node *supported = kg_node_list(result, "supportedVersions");
     if (!kg_node_has_text(supported, KG_STR(MODERN_REVISION)))
-        return take_others(talk, supported);
+        return dialect_mcp_take_others(talk, supported);
     talk->variant = DIALECT_MCP_MODERN;
     talk->pings = false;
     take_features(talk, result);
@@ -195,7 +197,7 @@ static int take_unsupported(struct dialect_talk *talk, struct kg_str error)
 {
     kg_auto(kg_doc_cleanup) struct kg_doc *doc = kg_json_read(error, NULL);
     const struct kg_node *data = doc != NULL ? kg_node_get(doc->root, "data") : NULL;
-    return take_others(talk, kg_node_list(data, "supported"));
+    return dialect_mcp_take_others(talk, kg_node_list(data, "supported"));
 }
 
 /* Whatever else is no result of discovery, silence included, is a legacy server's. */
@@ -215,8 +217,8 @@ static void put_initialize(struct dialect_talk *talk, struct kg_buf *ret_json)
     struct kg_json_writer json = kg_json_writer(ret_json);
     kg_json_begin(&json, '{');
     kg_json_named_text(&json, "protocolVersion", LEGACY_REVISION);
-    put_capabilities(talk, &json, "capabilities", DIALECT_ANSWERS_ALL);
-    put_client(&json, "clientInfo");
+    dialect_mcp_put_capabilities(talk, &json, "capabilities", DIALECT_ANSWERS_ALL);
+    dialect_mcp_put_client(&json, "clientInfo");
     kg_json_end(&json, '}');
 }
 
@@ -235,8 +237,8 @@ static int take_initialized(struct dialect_talk *talk, struct kg_str payload)
     return INITIALIZED;
 }
 
-static int take_initialize(struct dialect_talk *talk, enum peer_outcome outcome,
-                           struct kg_str payload)
+static int dialect_mcp_take_initialize(struct dialect_talk *talk, enum peer_outcome outcome,
+                                       struct kg_str payload)
 {
     return outcome == PEER_RESULT ? take_initialized(talk, payload)
                                   : dialect_fail_initialize(talk, outcome, payload);
@@ -252,7 +254,7 @@ static int tell_initialized(struct dialect_talk *talk)
 
 /* -- what it tells of by itself ---------------------------------------------------------------- */
 
-static void on_told(void *data, enum peer_outcome outcome, struct kg_str payload)
+static void dialect_mcp_on_told(void *data, enum peer_outcome outcome, struct kg_str payload)
 {
     struct dialect_talk *talk = data;
     kg_auto(kg_buf_free) struct kg_buf words = {0};
@@ -271,7 +273,7 @@ static void mcp_tell(struct dialect_talk *talk, const char *method, struct kg_st
         .method = kg_str(method),
         .params = &params,
         .params_count = 1,
-        .on_done = on_told,
+        .on_done = dialect_mcp_on_told,
         .data = talk,
     };
     struct kg_err err;
@@ -404,8 +406,8 @@ static void keep_tools(struct dialect_talk *talk, struct kg_str tools)
         talk->ops->on_tools(talk->data);
 }
 
-static void on_tools(struct dialect_talk *talk, struct kg_str tools,
-                     const struct kg_err *err_or_null)
+static void dialect_mcp_on_tools(struct dialect_talk *talk, struct kg_str tools,
+                                 const struct kg_err *err_or_null)
 {
     struct mcp *mcp = talk->state;
     mcp->is_listing = false;
@@ -430,7 +432,7 @@ static void list_tools(struct mcp *mcp)
         .pages_max = MCP_PAGES_MAX,
         .bytes_max = MCP_LIST_MAX_BYTES,
         .put_more = put_list_meta,
-        .on_list = on_tools,
+        .on_list = dialect_mcp_on_tools,
     };
     mcp->is_listing = true;
     mcp->is_stale = false;
@@ -463,7 +465,9 @@ static const struct dialect_step steps[] = {
                   .put_params = put_discover,
                   .patience_ms = DISCOVER_PATIENCE_MS,
                   .take = take_discover},
-    [INITIALIZE] = {.method = "initialize", .put_params = put_initialize, .take = take_initialize},
+    [INITIALIZE] = {.method = "initialize",
+                    .put_params = put_initialize,
+                    .take = dialect_mcp_take_initialize},
     [INITIALIZED] = {.act = tell_initialized},
     [TOOLS] = {.act = list_first},
 };
@@ -490,7 +494,7 @@ static void close_talk(struct dialect_talk *talk)
     free(mcp);
 }
 
-static void cancel(struct dialect_call *call)
+static void dialect_mcp_cancel(struct dialect_call *call)
 {
     mcp_cancel(call->talk, call->id, "the caller left");
 }
@@ -521,7 +525,7 @@ const struct dialect dialect_mcp = {
     .call = mcp_call,
     .read = mcp_read,
     .end = mcp_end,
-    .cancel = cancel,
+    .cancel = dialect_mcp_cancel,
     .subscribe = subscribe,
     .set_log_level = set_log_level,
     .on_request = mcp_on_request,

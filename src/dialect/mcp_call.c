@@ -49,7 +49,7 @@ static const struct dialect_list *find_list(struct kg_str method)
 }
 
 /* The members of a caller's object but for its _meta, which is ours to write. */
-static void put_members(struct kg_buf *out, struct kg_str object)
+static void mcp_call_put_members(struct kg_buf *out, struct kg_str object)
 {
     struct kg_json_cursor cursor = kg_json_inside(object);
     struct kg_str key, value;
@@ -71,7 +71,7 @@ static struct kg_str tool_of(struct kg_str method)
     return kg_str_from(method, (size_t)(dot + 1 - method.data));
 }
 
-static void put_tool(struct kg_buf *out, const struct dialect_message *message)
+static void mcp_call_put_tool(struct kg_buf *out, const struct dialect_message *message)
 {
     kg_buf_str(out, KG_STR("\"name\":"));
     kg_json_put_string(out, tool_of(message->method));
@@ -138,9 +138,9 @@ int mcp_call(struct dialect_call *call, const struct dialect_message *message, s
     kg_auto(kg_buf_free) struct kg_buf members = {0};
     struct kg_str method = message->act == DIALECT_TOOL ? KG_STR("tools/call") : message->method;
     if (message->act == DIALECT_TOOL)
-        put_tool(&members, message);
+        mcp_call_put_tool(&members, message);
     else if (message->params.length > 0 && message->act != DIALECT_LIST)
-        put_members(&members, message->params);
+        mcp_call_put_members(&members, message->params);
     if (message->act == DIALECT_LIST || mcp_is_modern(call->talk))
         keep_request(call, message, method, kg_buf_view(&members));
     return send_exchange(call, method, kg_buf_view(&members), err);
@@ -180,7 +180,7 @@ static enum dialect_reading unknown_tool(struct kg_buf *ret_json)
     return DIALECT_ERROR;
 }
 
-static enum dialect_reading read_error(struct kg_str error, struct kg_buf *ret_json)
+static enum dialect_reading mcp_call_read_error(struct kg_str error, struct kg_buf *ret_json)
 {
     kg_auto(kg_buf_free) struct kg_buf words = {0};
     rpc_error_message(error, &words);
@@ -299,8 +299,8 @@ static enum dialect_reading ask_inputs(struct dialect_call *call, struct kg_str 
     return call->waits ? DIALECT_AGAIN : send_again(call, ret_json);
 }
 
-static enum dialect_reading read_result(struct dialect_call *call, struct kg_str result,
-                                        struct kg_buf *ret_json)
+static enum dialect_reading mcp_call_read_result(struct dialect_call *call, struct kg_str result,
+                                                 struct kg_buf *ret_json)
 {
     switch (mcp_judge(result)) {
     case MCP_COMPLETE:
@@ -352,10 +352,11 @@ enum dialect_reading mcp_read(struct dialect_call *call, enum peer_outcome outco
     const struct mcp_request *request = call->state;
     switch (outcome) {
     case PEER_RESULT:
-        return request != NULL && request->list != NULL ? read_page(call, payload, ret_json)
-                                                        : read_result(call, payload, ret_json);
+        return request != NULL && request->list != NULL
+                   ? read_page(call, payload, ret_json)
+                   : mcp_call_read_result(call, payload, ret_json);
     case PEER_ERROR:
-        return read_error(payload, ret_json);
+        return mcp_call_read_error(payload, ret_json);
     default:
         return DIALECT_AS_IT_IS;
     }

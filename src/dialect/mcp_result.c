@@ -78,7 +78,8 @@ static bool next_key(struct kg_json_cursor *cursor, struct kg_str *ret_raw, bool
 }
 
 /* Which of the keys it is; `count`: none of them. */
-static size_t find_key(struct kg_str raw, bool escaped, const struct kg_str *keys, size_t count)
+static size_t mcp_result_find_key(struct kg_str raw, bool escaped, const struct kg_str *keys,
+                                  size_t count)
 {
     size_t i = 0;
     while (i < count &&
@@ -99,7 +100,7 @@ static void walk_block(struct kg_json_cursor *cursor, struct kg_str ret_values[B
     memset(ret_values, 0, BLOCK_KEYS * sizeof(*ret_values));
     cursor->at++;
     while (next_key(cursor, &key, &escaped) && kg_json_skip_value(cursor, &value) == KG_JSON_OK) {
-        size_t which = find_key(key, escaped, keys, BLOCK_KEYS);
+        size_t which = mcp_result_find_key(key, escaped, keys, BLOCK_KEYS);
         if (which < BLOCK_KEYS)
             ret_values[which] = value;
     }
@@ -153,7 +154,7 @@ static bool is_good_list(struct kg_json_cursor *cursor)
 }
 
 /* The text of the first block, which says what went wrong in a result that is an error. */
-static struct kg_str first_text(struct kg_str content)
+static struct kg_str mcp_result_first_text(struct kg_str content)
 {
     struct kg_str block, text;
     if (content.length == 0 || content.data[0] != '[')
@@ -174,7 +175,7 @@ enum mcp_verdict mcp_judge(struct kg_str result)
         return MCP_NO_OBJECT;
     struct kg_json_cursor cursor = kg_json_inside(result);
     while (next_key(&cursor, &key, &escaped)) {
-        size_t which = find_key(key, escaped, keys, KEYS);
+        size_t which = mcp_result_find_key(key, escaped, keys, KEYS);
         const char *start = cursor.at;
         if (which < LISTS)
             is_good = is_good_list(&cursor) && is_good;
@@ -184,7 +185,8 @@ enum mcp_verdict mcp_judge(struct kg_str result)
     }
     if (kg_str_is(found[RESULT_TYPE], "\"input_required\""))
         return MCP_ASKS;
-    if (kg_str_is(found[IS_ERROR], "true") && mcp_says_unknown_tool(first_text(found[OF_TOOL])))
+    if (kg_str_is(found[IS_ERROR], "true") &&
+        mcp_says_unknown_tool(mcp_result_first_text(found[OF_TOOL])))
         return MCP_NO_SUCH_TOOL;
     if (!is_good)
         return MCP_BAD_BYTES;

@@ -21,7 +21,7 @@ void dialect_pages_free(struct dialect_pages *pages)
     kg_buf_free(&pages->cursor);
 }
 
-static void end(struct listing *listing, const struct kg_err *err_or_null)
+static void pages_end(struct listing *listing, const struct kg_err *err_or_null)
 {
     kg_auto(kg_buf_free) struct kg_buf whole = {0};
     if (err_or_null == NULL) {
@@ -75,7 +75,7 @@ int dialect_pages_take(struct dialect_pages *pages, const struct dialect_list *l
     return 0;
 }
 
-static void ask(struct listing *listing);
+static void pages_ask(struct listing *listing);
 
 static void on_page(void *data, enum peer_outcome outcome, struct kg_str payload)
 {
@@ -88,9 +88,9 @@ static void on_page(void *data, enum peer_outcome outcome, struct kg_str payload
     case PEER_RESULT:
         if (dialect_pages_take(&listing->pages, listing->list, payload, &last, &err) == 0) {
             if (last)
-                end(listing, NULL);
+                pages_end(listing, NULL);
             else
-                ask(listing);
+                pages_ask(listing);
             return;
         }
         kg_wrap(&err, 0, "%s", method);
@@ -109,10 +109,10 @@ static void on_page(void *data, enum peer_outcome outcome, struct kg_str payload
         free(listing);
         return;
     }
-    end(listing, &err);
+    pages_end(listing, &err);
 }
 
-static void ask(struct listing *listing)
+static void pages_ask(struct listing *listing)
 {
     struct dialect_talk *talk = listing->talk;
     const struct dialect_list *list = listing->list;
@@ -135,7 +135,7 @@ static void ask(struct listing *listing)
         .data = listing,
     };
     if (peer_call(talk->peer, &call, NULL, &err) < 0)
-        end(listing, &err);
+        pages_end(listing, &err);
 }
 
 void dialect_list(struct dialect_talk *talk, const struct dialect_list *list)
@@ -143,5 +143,5 @@ void dialect_list(struct dialect_talk *talk, const struct dialect_list *list)
     struct listing *listing = kg_alloc(sizeof(*listing));
     listing->talk = talk;
     listing->list = list;
-    ask(listing);
+    pages_ask(listing);
 }

@@ -8,7 +8,7 @@
 
 #define PROGRESS_MAX_BYTES 4096
 
-static bool read_number(const struct kg_node *node, double *ret_value)
+static bool progress_read_number(const struct kg_node *node, double *ret_value)
 {
     char text[64];
     if (node == NULL || node->type != KG_NUMBER || node->text.length >= sizeof(text))
@@ -41,7 +41,7 @@ enum dialect_hearing dialect_hear_progress(struct dialect_talk *talk, struct kg_
     double progress;
     int64_t id;
     if (doc == NULL || !kg_node_int(kg_node_get(doc->root, key), &id) || id <= 0 ||
-        !read_number(kg_node_get(doc->root, "progress"), &progress))
+        !progress_read_number(kg_node_get(doc->root, "progress"), &progress))
         return DIALECT_NOISE;
     write_progress(doc->root, &json);
     return peer_progress(talk->peer, (uint64_t)id, progress, kg_buf_view(&json)) ? DIALECT_TAKEN

@@ -10,7 +10,7 @@
 
 enum step { INITIALIZE, LOAD };
 
-static void put_greeting(struct dialect_talk *talk, struct kg_buf *ret_json)
+static void dialect_script_put_greeting(struct dialect_talk *talk, struct kg_buf *ret_json)
 {
     struct kg_json_writer json = kg_json_writer(ret_json);
     kg_json_begin(&json, '{');
@@ -19,8 +19,8 @@ static void put_greeting(struct dialect_talk *talk, struct kg_buf *ret_json)
     kg_json_end(&json, '}');
 }
 
-static int take_initialize(struct dialect_talk *talk, enum peer_outcome outcome,
-                           struct kg_str payload)
+static int dialect_script_take_initialize(struct dialect_talk *talk, enum peer_outcome outcome,
+                                          struct kg_str payload)
 {
     if (outcome != PEER_RESULT)
         return dialect_fail_initialize(talk, outcome, payload);
@@ -52,7 +52,9 @@ static int take_load(struct dialect_talk *talk, enum peer_outcome outcome, struc
 }
 
 static const struct dialect_step steps[] = {
-    [INITIALIZE] = {.method = "initialize", .put_params = put_greeting, .take = take_initialize},
+    [INITIALIZE] = {.method = "initialize",
+                    .put_params = dialect_script_put_greeting,
+                    .take = dialect_script_take_initialize},
     [LOAD] = {.method = "script.load", .put_params = put_load, .take = take_load},
 };
 
@@ -71,8 +73,8 @@ static int call_tool(struct dialect_call *call, const struct dialect_message *me
     return dialect_send(call, KG_STR("script.tool"), &view, 1, err);
 }
 
-static int call(struct dialect_call *call, const struct dialect_message *message,
-                struct kg_err *err)
+static int dialect_script_call(struct dialect_call *call, const struct dialect_message *message,
+                               struct kg_err *err)
 {
     struct kg_str params = message->params.length > 0 ? message->params : KG_STR("{}");
     if (message->act == DIALECT_TOOL)
@@ -80,8 +82,9 @@ static int call(struct dialect_call *call, const struct dialect_message *message
     return dialect_send(call, message->method, &params, 1, err);
 }
 
-static enum dialect_hearing on_notification(struct dialect_talk *talk, struct kg_str method,
-                                            struct kg_str params)
+static enum dialect_hearing dialect_script_on_notification(struct dialect_talk *talk,
+                                                           struct kg_str method,
+                                                           struct kg_str params)
 {
     if (!kg_str_is(method, "script.registered"))
         return talk->ops->may_notify(talk->data, method) ? DIALECT_NEWS : DIALECT_REFUSED;
@@ -101,8 +104,8 @@ const struct dialect dialect_script = {
     .ping = "ping",
     .check_pong = dialect_check_pong,
     .steps = steps,
-    .put_greeting = put_greeting,
-    .on_notification = on_notification,
+    .put_greeting = dialect_script_put_greeting,
+    .on_notification = dialect_script_on_notification,
     .knows = {[DIALECT_METHOD] = true, [DIALECT_TOOL] = true},
-    .call = call,
+    .call = dialect_script_call,
 };

@@ -76,7 +76,7 @@ static void write_params(const struct fetch_request *request, struct kg_buf *out
 
 /* -- answers ----------------------------------------------------------------------------------- */
 
-static void end_call(struct fetch_call *call, const struct fetch_answer *answer)
+static void fetch_client_end_call(struct fetch_call *call, const struct fetch_answer *answer)
 {
     fetch_done_fn *on_done = call->on_done;
     void *data = call->data;
@@ -84,7 +84,7 @@ static void end_call(struct fetch_call *call, const struct fetch_answer *answer)
     on_done(data, answer);
 }
 
-static void fail_call(struct fetch_call *call, const char *what, const char *why)
+static void fetch_client_fail_call(struct fetch_call *call, const char *what, const char *why)
 {
     kg_auto(kg_buf_free) struct kg_buf words = {0};
     kg_buf_text(&words, what);
@@ -92,10 +92,10 @@ static void fail_call(struct fetch_call *call, const char *what, const char *why
         kg_buf_text(&words, ": ");
         kg_buf_escaped(&words, kg_str(why));
     }
-    end_call(call, &(struct fetch_answer){.error = kg_buf_terminate(&words)});
+    fetch_client_end_call(call, &(struct fetch_answer){.error = kg_buf_terminate(&words)});
 }
 
-static void read_result(struct fetch_call *call, struct kg_str payload)
+static void fetch_client_read_result(struct fetch_call *call, struct kg_str payload)
 {
     kg_auto(kg_doc_cleanup) struct kg_doc *doc = kg_json_read(payload, NULL);
     kg_auto(kg_buf_free) struct kg_buf body = {0};
@@ -104,7 +104,7 @@ static void read_result(struct fetch_call *call, struct kg_str payload)
     if (status < 100 || status > 999 ||
         kg_node_bytes(doc->root, "body", FETCH_ANSWER_BYTES, &body, NULL) < 0) {
         helper_user_give_up(helper_pool_user(call->asked), "it sent an answer that is none");
-        fail_call(call, "the process that asks sent an answer that is none", "");
+        fetch_client_fail_call(call, "the process that asks sent an answer that is none", "");
         return;
     }
     const struct fetch_answer answer = {
@@ -114,41 +114,42 @@ static void read_result(struct fetch_call *call, struct kg_str payload)
         .truncated = kg_node_is_true(doc->root, "truncated"),
         .error = "",
     };
-    end_call(call, &answer);
+    fetch_client_end_call(call, &answer);
 }
 
-static void read_error(struct fetch_call *call, const struct helper_answer *answer)
+static void fetch_client_read_error(struct fetch_call *call, const struct helper_answer *answer)
 {
     kg_auto(kg_buf_free) struct kg_buf said = {0};
     rpc_error_message(answer->payload, &said);
-    fail_call(call, "it could not be asked",
-              answer->words[0] != '\0' ? answer->words : kg_buf_terminate(&said));
+    fetch_client_fail_call(call, "it could not be asked",
+                           answer->words[0] != '\0' ? answer->words : kg_buf_terminate(&said));
 }
 
-static void on_answer(void *data, const struct helper_answer *answer)
+static void fetch_client_on_answer(void *data, const struct helper_answer *answer)
 {
     struct fetch_call *call = data;
     switch (answer->outcome) {
     case HELPER_RESULT:
-        read_result(call, answer->payload);
+        fetch_client_read_result(call, answer->payload);
         break;
     case HELPER_ERROR:
-        read_error(call, answer);
+        fetch_client_read_error(call, answer);
         break;
     case HELPER_REFUSED:
-        fail_call(call, answer->words, "");
+        fetch_client_fail_call(call, answer->words, "");
         break;
     case HELPER_UNBUILT:
-        fail_call(call, "the process that asks could not be started", answer->words);
+        fetch_client_fail_call(call, "the process that asks could not be started", answer->words);
         break;
     case HELPER_ENDED:
-        fail_call(call, "the process that asks ended before the answer came", answer->words);
+        fetch_client_fail_call(call, "the process that asks ended before the answer came",
+                               answer->words);
         break;
     case HELPER_LATE:
-        fail_call(call, "no answer came in time", "");
+        fetch_client_fail_call(call, "no answer came in time", "");
         break;
     case HELPER_GONE:
-        fail_call(call, "the daemon is stopping", "");
+        fetch_client_fail_call(call, "the daemon is stopping", "");
         break;
     }
 }
@@ -156,7 +157,7 @@ static void on_answer(void *data, const struct helper_answer *answer)
 /* -- asking ------------------------------------------------------------------------------------ */
 
 /* Whatever failed, the gatekeeper may have refused it. */
-static bool is_lost(struct kg_str error)
+static bool fetch_client_is_lost(struct kg_str error)
 {
     (void)error;
     return true;
@@ -169,12 +170,13 @@ struct helper_pool *fetch_pool_new(const struct helper_pool_place *place)
         .label = "http",
         .memory_bytes = MEMORY_BYTES,
         .line_bytes = LINE_BYTES,
-        .is_lost = is_lost,
+        .is_lost = fetch_client_is_lost,
     };
     return helper_pool_new(place, &kind);
 }
 
-static int check_room(const struct helper_pool *pool, struct kg_str whose, struct kg_err *err)
+static int fetch_client_check_room(const struct helper_pool *pool, struct kg_str whose,
+                                   struct kg_err *err)
 {
     if (!helper_pool_is_open(pool))
         return kg_fail(err, KG_E_STOPPING, "nobody outside can be asked now");
@@ -190,7 +192,7 @@ int fetch_ask(struct helper_pool *pool, const struct fetch_request *request, fet
     kg_auto(kg_buf_free) struct kg_buf params = {0};
     kg_auto(kg_free) char *host = NULL;
     struct helper_target target = {.whose = kg_str(request->whose), .host = "*"};
-    if (fetch_check(request, err) < 0 || check_room(pool, target.whose, err) < 0)
+    if (fetch_check(request, err) < 0 || fetch_client_check_room(pool, target.whose, err) < 0)
         return -EINVAL;
     if (!request->is_public) {
         (void)kg_url_host(request->url, &host, &target.port); /* as it was checked */
@@ -203,7 +205,7 @@ int fetch_ask(struct helper_pool *pool, const struct fetch_request *request, fet
         .method = "fetch",
         .params = kg_buf_view(&params),
         .timeout_ms = request->timeout_ms,
-        .on_done = on_answer,
+        .on_done = fetch_client_on_answer,
         .data = call,
     };
     int result = helper_pool_ask(pool, &target, &asked, &call->asked, err);

@@ -70,7 +70,7 @@ static void forward_go_on(struct forward *forward);
 
 /* -- on the worker ----------------------------------------------------------------------------- */
 
-static int take_line(void *data, struct kg_str line, struct kg_err *err)
+static int forward_take_line(void *data, struct kg_str line, struct kg_err *err)
 {
     struct forward *forward = data;
     if (forward->batch_events >= BATCH_EVENTS) {
@@ -98,7 +98,7 @@ static int take_line(void *data, struct kg_str line, struct kg_err *err)
     return 0;
 }
 
-static void run_batch(struct loop_job *job)
+static void forward_run_batch(struct loop_job *job)
 {
     struct forward *forward = KG_CONTAINER(job, struct forward, job);
     struct kg_err unkept;
@@ -112,8 +112,8 @@ static void run_batch(struct loop_job *job)
                                              &forward->skipped.position, &forward->err);
     forward->next = forward->skipped;
     if (!forward->only_keeps && forward->result == 0)
-        forward->result = audit_read_on(forward->audit_dir, &forward->next.position, take_line,
-                                        forward, &forward->err);
+        forward->result = audit_read_on(forward->audit_dir, &forward->next.position,
+                                        forward_take_line, forward, &forward->err);
     forward->work_waiting = audit_bytes_after(forward->audit_dir, &forward->next.position);
 }
 
@@ -197,7 +197,7 @@ static void forward_shrink(struct forward *forward)
     forward_go_on(forward);
 }
 
-static void on_answered(void *data, const struct fetch_answer *answer)
+static void forward_on_answered(void *data, const struct fetch_answer *answer)
 {
     struct forward *forward = data;
     forward->call = NULL;
@@ -231,7 +231,7 @@ static void forward_ask(struct forward *forward)
     };
     forward->step = ASKING;
     if (headers == NULL ||
-        fetch_ask(forward->pool, &request, on_answered, forward, &forward->call, &err) < 0)
+        fetch_ask(forward->pool, &request, forward_on_answered, forward, &forward->call, &err) < 0)
         forward_fail(forward, err.message);
     kg_list_free(headers);
 }
@@ -271,11 +271,11 @@ static void forward_begin_batch(struct forward *forward)
     forward->is_full = false;
     forward->only_keeps = forward->stopping;
     forward->keep = forward->parts.keep(forward->parts.data);
-    forward->job = (struct loop_job){.run = run_batch, .done = on_batch};
+    forward->job = (struct loop_job){.run = forward_run_batch, .done = on_batch};
     loop_worker_submit(forward->worker, &forward->job);
 }
 
-static void on_flushed(struct loop_message *message)
+static void forward_on_flushed(struct loop_message *message)
 {
     struct flush *flush = KG_CONTAINER(message, struct flush, message);
     struct forward *forward = flush->forward;
@@ -296,11 +296,12 @@ static void forward_go_on(struct forward *forward)
     forward->step = FLUSHING;
     forward->more = false;
     forward->flush = kg_alloc(sizeof(*forward->flush));
-    *forward->flush = (struct flush){.message.deliver = on_flushed, .forward = forward};
+    *forward->flush = (struct flush){.message.deliver = forward_on_flushed, .forward = forward};
     audit_flush(forward->parts.audit, &forward->flush->message);
 }
 
-static void on_event(struct audit_listener *listener, struct kg_str line, enum audit_event event)
+static void forward_on_event(struct audit_listener *listener, struct kg_str line,
+                             enum audit_event event)
 {
     struct forward *forward = KG_CONTAINER(listener, struct forward, listener);
     (void)line, (void)event;
@@ -314,7 +315,7 @@ static void on_event(struct audit_listener *listener, struct kg_str line, enum a
 /* -- life -------------------------------------------------------------------------------------- */
 
 /* After a crash the log may end before the position: what was behind it is gone, and was sent. */
-static int find_start(struct forward *forward, struct kg_err *err)
+static int forward_find_start(struct forward *forward, struct kg_err *err)
 {
     struct audit_position end, *at = &forward->record.position;
     int result = audit_end(forward->audit_dir, &end, err);
@@ -354,9 +355,9 @@ struct forward *forward_open(const struct forward_parts *parts, struct kg_err *e
     forward->worker = loop_worker_new(parts->loop, "kaged-forward");
     if (!forward_socket_read(parts->target, &forward->socket))
         open_pool(forward);
-    forward->listener.on_event = on_event;
+    forward->listener.on_event = forward_on_event;
     audit_listen(parts->audit, &forward->listener);
-    if (find_start(forward, err) < 0) {
+    if (forward_find_start(forward, err) < 0) {
         kg_wrap(err, -EINVAL, "audit.forward");
         forward_free(forward);
         return NULL;
@@ -365,7 +366,7 @@ struct forward *forward_open(const struct forward_parts *parts, struct kg_err *e
     return forward;
 }
 
-static void on_pool_closed(void *data)
+static void forward_on_pool_closed(void *data)
 {
     struct forward *forward = data;
     forward->pool_closed = true;
@@ -383,7 +384,7 @@ void forward_stop(struct forward *forward)
         forward->step = RESTING;
     }
     if (forward->pool != NULL)
-        helper_pool_close(forward->pool, on_pool_closed, forward);
+        helper_pool_close(forward->pool, forward_on_pool_closed, forward);
 }
 
 bool forward_is_idle(const struct forward *forward)

@@ -23,7 +23,7 @@
 #define PRIORITY       (10 * 8 + 6) /* authpriv.info */
 
 /* Where "journal" and "journal:/a/socket" lead to; NULL: it is neither. */
-static char *path_of(const char *target, const char *name, const char *preset)
+static char *socket_path_of(const char *target, const char *name, const char *preset)
 {
     size_t length = strlen(name);
     if (strncmp(target, name, length) != 0 || (target[length] != '\0' && target[length] != ':'))
@@ -33,8 +33,8 @@ static char *path_of(const char *target, const char *name, const char *preset)
 
 bool forward_socket_read(const char *target, struct forward_socket *ret_socket)
 {
-    char *journal = path_of(target, "journal", JOURNAL_SOCKET);
-    char *syslog = journal ? NULL : path_of(target, "syslog", SYSLOG_SOCKET);
+    char *journal = socket_path_of(target, "journal", JOURNAL_SOCKET);
+    char *syslog = journal ? NULL : socket_path_of(target, "syslog", SYSLOG_SOCKET);
     *ret_socket = (struct forward_socket){
         .path = journal ? journal : syslog, .is_journal = journal != NULL, .fd = -1};
     return ret_socket->path != NULL;
@@ -104,7 +104,7 @@ static int send_bytes(const struct forward_socket *where, struct kg_str bytes)
                                                                         : -errno;
 }
 
-static void put_field(struct kg_buf *out, const char *name, struct kg_str text)
+static void socket_put_field(struct kg_buf *out, const char *name, struct kg_str text)
 {
     kg_buf_printf(out, "%s=", name);
     kg_buf_str(out, text);
@@ -115,13 +115,13 @@ static void put_field(struct kg_buf *out, const char *name, struct kg_str text)
 static void put_journal(struct kg_buf *out, struct kg_str line)
 {
     kg_auto(kg_doc_cleanup) struct kg_doc *doc = kg_json_read(line, NULL);
-    put_field(out, "MESSAGE", line);
-    put_field(out, "PRIORITY", KG_STR("6"));
-    put_field(out, "SYSLOG_IDENTIFIER", KG_STR("kaged"));
+    socket_put_field(out, "MESSAGE", line);
+    socket_put_field(out, "PRIORITY", KG_STR("6"));
+    socket_put_field(out, "SYSLOG_IDENTIFIER", KG_STR("kaged"));
     if (doc == NULL)
         return;
-    put_field(out, "KAGED_EVENT", kg_node_text(doc->root, "event"));
-    put_field(out, "KAGED_EVENT_ID", kg_node_text(doc->root, "id"));
+    socket_put_field(out, "KAGED_EVENT", kg_node_text(doc->root, "event"));
+    socket_put_field(out, "KAGED_EVENT_ID", kg_node_text(doc->root, "id"));
 }
 
 static void put_syslog(struct kg_buf *out, struct kg_str line)

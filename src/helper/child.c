@@ -67,7 +67,7 @@ struct cage_plan *helper_plan(const char *program, struct cage_policy policy,
 
 /* -- outputs ----------------------------------------------------------------------------------- */
 
-static void keep(struct helper_output *output, struct kg_str bytes)
+static void child_keep(struct helper_output *output, struct kg_str bytes)
 {
     const struct helper_errors *kept = &output->kept;
     size_t room = kept->max_bytes - output->text.length;
@@ -80,23 +80,23 @@ static void keep(struct helper_output *output, struct kg_str bytes)
 }
 
 /* False when there is nothing more for now, or ever. */
-static bool read_some(struct helper_output *output)
+static bool child_read_some(struct helper_output *output)
 {
     char *bytes = loop_scratch(output->loop);
     ssize_t got = read(output->end.fd, bytes, LOOP_SCRATCH_BYTES);
     if (got > 0 && output->on_bytes != NULL)
         output->on_bytes(output->data, (struct kg_str){bytes, (size_t)got});
     else if (got > 0)
-        keep(output, (struct kg_str){bytes, (size_t)got});
+        child_keep(output, (struct kg_str){bytes, (size_t)got});
     if (got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR))
         loop_fd_end(&output->end);
     return got > 0 || (got < 0 && errno == EINTR);
 }
 
-static void on_readable(uv_poll_t *poll, int status, int events)
+static void child_on_readable(uv_poll_t *poll, int status, int events)
 {
     (void)status, (void)events;
-    read_some(KG_CONTAINER(poll->data, struct helper_output, end));
+    child_read_some(KG_CONTAINER(poll->data, struct helper_output, end));
 }
 
 void helper_output_begin(struct helper_output *output, struct loop *loop, int fd)
@@ -104,12 +104,12 @@ void helper_output_begin(struct helper_output *output, struct loop *loop, int fd
     output->loop = loop;
     loop_fd_begin(loop, &output->end, fd);
     if (output->end.poll != NULL)
-        uv_poll_start(output->end.poll, UV_READABLE, on_readable);
+        uv_poll_start(output->end.poll, UV_READABLE, child_on_readable);
 }
 
 void helper_output_finish(struct helper_output *output)
 {
-    for (int i = 0; i < READS_AT_END && output->end.fd >= 0 && read_some(output); i++)
+    for (int i = 0; i < READS_AT_END && output->end.fd >= 0 && child_read_some(output); i++)
         ;
     loop_fd_end(&output->end);
 }
@@ -124,7 +124,7 @@ static void child_delete(struct helper_child *child)
     free(child);
 }
 
-static void on_spawned(void *data, pid_t pid, int in_fd, int out_fd, int err_fd)
+static void child_on_spawned(void *data, pid_t pid, int in_fd, int out_fd, int err_fd)
 {
     struct helper_child *child = data;
     (void)pid;
@@ -138,7 +138,7 @@ static void on_spawned(void *data, pid_t pid, int in_fd, int out_fd, int err_fd)
 }
 
 /* The owner may free the child when it hears of it. */
-static void on_exited(void *data, const struct cage_exit *how, const char *error_or_null)
+static void child_on_exited(void *data, const struct cage_exit *how, const char *error_or_null)
 {
     struct helper_child *child = data;
     child->cage = NULL;
@@ -155,25 +155,25 @@ static void on_exited(void *data, const struct cage_exit *how, const char *error
         child_delete(child);
 }
 
-static void on_tried(void *data, const struct cage_attempt *attempt)
+static void child_on_tried(void *data, const struct cage_attempt *attempt)
 {
     struct helper_child *child = data;
     if (child->ops != NULL && child->ops->on_tried != NULL)
         child->ops->on_tried(child->data, attempt);
 }
 
-static void on_socket(void *data, uint32_t index, int fd)
+static void child_on_socket(void *data, uint32_t index, int fd)
 {
     struct helper_child *child = data;
     if (index == CAGE_SOCKET_TRIED && child->attempts == NULL)
-        child->attempts = cage_attempts_new(child->loop, fd, on_tried, child);
+        child->attempts = cage_attempts_new(child->loop, fd, child_on_tried, child);
     else if (child->network != NULL)
         gate_cage_take(child->network, index, fd);
     else
         kg_close(&fd);
 }
 
-static void on_network(void *data, const struct gate_event *event)
+static void child_on_network(void *data, const struct gate_event *event)
 {
     struct helper_child *child = data;
     if (child->ops != NULL && child->ops->on_network != NULL)
@@ -186,7 +186,7 @@ struct helper_child *helper_child_new(const struct helper_place *place,
                                       struct kg_err *err)
 {
     static const struct cage_child_ops cage_ops = {
-        .on_spawned = on_spawned, .on_exited = on_exited, .on_socket = on_socket};
+        .on_spawned = child_on_spawned, .on_exited = child_on_exited, .on_socket = child_on_socket};
     struct helper_child *child = kg_alloc(sizeof(*child));
     child->loop = place->loop;
     child->errors = (struct helper_output){.end.fd = -1, .kept = errors};
@@ -198,7 +198,7 @@ struct helper_child *helper_child_new(const struct helper_place *place,
         return NULL;
     }
     if (place->gate != NULL && cage_plan_has_network(plan))
-        child->network = gate_cage_new(place->gate, plan, on_network, child);
+        child->network = gate_cage_new(place->gate, plan, child_on_network, child);
     if (child->network != NULL && place->tells_later)
         gate_cage_tell_later(child->network);
     return child;

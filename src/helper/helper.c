@@ -50,7 +50,7 @@ struct helper {
 
 /* -- calls ------------------------------------------------------------------------------------- */
 
-static void unlink_call(struct helper *helper, struct helper_call *call)
+static void helper_unlink_call(struct helper *helper, struct helper_call *call)
 {
     struct helper_call **at = &helper->first;
     while (*at != call)
@@ -62,7 +62,7 @@ static void unlink_call(struct helper *helper, struct helper_call *call)
 }
 
 /* The peer must not answer to what is not there any more. */
-static void call_free(struct helper *helper, struct helper_call *call)
+static void helper_call_free(struct helper *helper, struct helper_call *call)
 {
     if (call->id != 0 && helper->peer != NULL)
         peer_abandon(helper->peer, call->id);
@@ -71,16 +71,16 @@ static void call_free(struct helper *helper, struct helper_call *call)
     free(call);
 }
 
-static void look(struct helper *helper);
+static void helper_look(struct helper *helper);
 
 /* The call is gone before its caller hears of it, who may ask again at once. */
-static void end_call(struct helper *helper, struct helper_call *call,
-                     const struct helper_answer *answer)
+static void helper_end_call(struct helper *helper, struct helper_call *call,
+                            const struct helper_answer *answer)
 {
     struct helper_call last = *call;
-    unlink_call(helper, call);
-    call_free(helper, call);
-    look(helper);
+    helper_unlink_call(helper, call);
+    helper_call_free(helper, call);
+    helper_look(helper);
     last.on_done(last.data, answer);
 }
 
@@ -91,7 +91,7 @@ static void end_call(struct helper *helper, struct helper_call *call,
 static void end_calls(struct helper *helper, const struct helper_answer *answer)
 {
     for (uint32_t count = helper->calls; count > 0 && helper->first != NULL; count--)
-        end_call(helper, helper->first, answer);
+        helper_end_call(helper, helper->first, answer);
 }
 
 /* The process is gone with what it had; what only reads goes to the next, once. */
@@ -100,7 +100,7 @@ static void end_sent(struct helper *helper, const struct helper_answer *answer)
     for (struct helper_call *call = helper->first; call != NULL;) {
         bool was_sent = call->id != 0;
         if (was_sent && !call->only_reads) {
-            end_call(helper, call, answer);
+            helper_end_call(helper, call, answer);
             call = helper->first; /* the caller may have changed the list */
             continue;
         }
@@ -135,7 +135,7 @@ void helper_refuse_some(struct helper *helper,
     for (call = helper->first; call != NULL;) {
         bool meant = is_meant(call->data, whose);
         if (meant)
-            end_call(helper, call, &answer);
+            helper_end_call(helper, call, &answer);
         call = meant ? helper->first : call->next; /* the caller may have changed the list */
     }
 }
@@ -166,7 +166,7 @@ void helper_kill(struct helper *helper)
     kill_process(helper);
 }
 
-static void on_late(struct loop_timer *timer)
+static void helper_on_late(struct loop_timer *timer)
 {
     kill_process(KG_CONTAINER(timer, struct helper, late));
 }
@@ -175,21 +175,21 @@ static void close_process(struct helper *helper)
 {
     helper->state = CLOSING;
     loop_timer_stop(helper->place.loop, &helper->idle);
-    loop_timer_start(helper->place.loop, &helper->late, CLOSE_MS, on_late);
+    loop_timer_start(helper->place.loop, &helper->late, CLOSE_MS, helper_on_late);
     peer_close_input(helper->peer);
 }
 
-static void on_idle(struct loop_timer *timer)
+static void helper_on_idle(struct loop_timer *timer)
 {
     close_process(KG_CONTAINER(timer, struct helper, idle));
 }
 
-static void on_deadline(struct loop_timer *timer)
+static void helper_on_deadline(struct loop_timer *timer)
 {
     static const struct helper_answer answer = {.outcome = HELPER_LATE, .words = ""};
     struct helper_call *call = KG_CONTAINER(timer, struct helper_call, deadline);
     kill_process(call->helper);
-    end_call(call->helper, call, &answer);
+    helper_end_call(call->helper, call, &answer);
 }
 
 static void time_turn(struct helper *helper)
@@ -198,11 +198,12 @@ static void time_turn(struct helper *helper)
     struct helper_call *oldest = helper->first;
     if (with->turn_ms != 0 && oldest != NULL && !loop_timer_running(&oldest->deadline))
         loop_timer_start(helper->place.loop, &oldest->deadline,
-                         helper->answered ? with->turn_ms : with->first_turn_ms, on_deadline);
+                         helper->answered ? with->turn_ms : with->first_turn_ms,
+                         helper_on_deadline);
 }
 
 /* After each change of what there is to do. */
-static void look(struct helper *helper)
+static void helper_look(struct helper *helper)
 {
     bool is_unwanted = helper->retired && helper->calls == 0;
     bool has_sent = helper->first != NULL && helper->first->id != 0;
@@ -217,12 +218,12 @@ static void look(struct helper *helper)
     if (helper->calls > 0)
         loop_timer_stop(helper->place.loop, &helper->idle);
     else
-        loop_timer_start(helper->place.loop, &helper->idle, helper->with.idle_ms, on_idle);
+        loop_timer_start(helper->place.loop, &helper->idle, helper->with.idle_ms, helper_on_idle);
     time_turn(helper);
 }
 
 /* What comes after a process is gone: the next, or nothing. */
-static void go_on(struct helper *helper)
+static void helper_go_on(struct helper *helper)
 {
     if (helper->first != NULL && !helper->held)
         loop_defer(helper->place.loop, &helper->start);
@@ -230,7 +231,7 @@ static void go_on(struct helper *helper)
         helper->ops->on_rest(helper->data);
 }
 
-static void on_exited(void *data, const struct cage_exit *how, const char *error_or_null)
+static void helper_on_exited(void *data, const struct cage_exit *how, const char *error_or_null)
 {
     struct helper *helper = data;
     char words[LAST_WORDS_BYTES];
@@ -256,7 +257,7 @@ static void on_exited(void *data, const struct cage_exit *how, const char *error
         end_calls(helper, &answer);
     else
         end_sent(helper, &answer);
-    go_on(helper);
+    helper_go_on(helper);
 }
 
 /* -- what the process says --------------------------------------------------------------------- */
@@ -269,26 +270,26 @@ void helper_give_up(struct helper *helper, const char *what)
     kill_process(helper);
 }
 
-static void on_notification(void *data, struct kg_str method, struct kg_str params)
+static void helper_on_notification(void *data, struct kg_str method, struct kg_str params)
 {
     struct helper *helper = data;
     if (helper->ops->on_notification != NULL)
         helper->ops->on_notification(helper->data, method, params);
 }
 
-static void on_request(void *data, int64_t id, struct kg_str method, struct kg_str params)
+static void helper_on_request(void *data, int64_t id, struct kg_str method, struct kg_str params)
 {
     (void)id, (void)method, (void)params;
     helper_give_up(data, "it asked for something");
 }
 
-static void on_noise(void *data, struct kg_str line, const char *problem)
+static void helper_on_noise(void *data, struct kg_str line, const char *problem)
 {
     (void)line;
     helper_give_up(data, problem);
 }
 
-static void on_violation(void *data, enum peer_violation violation, const char *detail)
+static void helper_on_violation(void *data, enum peer_violation violation, const char *detail)
 {
     (void)violation;
     helper_give_up(data, detail);
@@ -296,45 +297,45 @@ static void on_violation(void *data, enum peer_violation violation, const char *
 
 /* Calls have deadlines of ours, and after its end its exit follows. */
 static const struct peer_ops peer_ops = {
-    .on_request = on_request,
-    .on_noise = on_noise,
-    .on_violation = on_violation,
-    .on_notification = on_notification,
+    .on_request = helper_on_request,
+    .on_noise = helper_on_noise,
+    .on_violation = helper_on_violation,
+    .on_notification = helper_on_notification,
 };
 
-static void on_answer(void *data, enum peer_outcome outcome, struct kg_str payload)
+static void helper_on_answer(void *data, enum peer_outcome outcome, struct kg_str payload)
 {
     struct helper_call *call = data;
     if (outcome != PEER_RESULT && outcome != PEER_ERROR)
-        return; /* the process is gone: on_exited answers */
+        return; /* the process is gone: helper_on_exited answers */
     const struct helper_answer answer = {
         .outcome = outcome == PEER_RESULT ? HELPER_RESULT : HELPER_ERROR,
         .payload = payload,
         .words = "",
     };
     call->helper->answered = true;
-    end_call(call->helper, call, &answer);
+    helper_end_call(call->helper, call, &answer);
 }
 
 /* -- starting ---------------------------------------------------------------------------------- */
 
-static int send_call(struct helper_call *call, struct kg_str params, struct kg_err *err)
+static int helper_send_call(struct helper_call *call, struct kg_str params, struct kg_err *err)
 {
     const struct peer_call request = {
         .method = kg_str(call->method),
         .params = &params,
         .params_count = 1,
-        .on_done = on_answer,
+        .on_done = helper_on_answer,
         .data = call,
     };
     return peer_call(call->helper->peer, &request, &call->id, err);
 }
 
-static void send_waiting(struct helper *helper)
+static void helper_send_waiting(struct helper *helper)
 {
     for (struct helper_call *call = helper->first; call != NULL && helper->state == OPEN;) {
         struct kg_err err = {0};
-        if (call->id != 0 || send_call(call, kg_buf_view(&call->params), &err) == 0) {
+        if (call->id != 0 || helper_send_call(call, kg_buf_view(&call->params), &err) == 0) {
             if (!call->only_reads)
                 kg_buf_free(&call->params);
             call = call->next;
@@ -342,12 +343,12 @@ static void send_waiting(struct helper *helper)
         }
         const struct helper_answer answer = {
             .outcome = HELPER_REFUSED, .code = err.code, .words = err.message};
-        end_call(helper, call, &answer);
+        helper_end_call(helper, call, &answer);
         call = helper->first; /* the caller may have changed the list */
     }
 }
 
-static void on_spawned(void *data, int in_fd, int out_fd)
+static void helper_on_spawned(void *data, int in_fd, int out_fd)
 {
     struct helper *helper = data;
     helper->peer =
@@ -356,20 +357,21 @@ static void on_spawned(void *data, int in_fd, int out_fd)
     if (helper->killed)
         return;
     helper->state = OPEN;
-    send_waiting(helper);
-    look(helper);
+    helper_send_waiting(helper);
+    helper_look(helper);
 }
 
-static void on_network(void *data, const struct gate_event *event)
+static void helper_on_network(void *data, const struct gate_event *event)
 {
     struct helper *helper = data;
     if (helper->ops->on_network != NULL)
         helper->ops->on_network(helper->data, event);
 }
 
-static int spawn(struct helper *helper, struct kg_err *err)
+static int helper_spawn(struct helper *helper, struct kg_err *err)
 {
-    static const struct helper_child_ops ops = {on_spawned, on_exited, on_network};
+    static const struct helper_child_ops ops = {helper_on_spawned, helper_on_exited,
+                                                helper_on_network};
     static const struct helper_errors errors = {.max_bytes = LAST_WORDS_BYTES};
     kg_auto(kg_free) char *program = helper_program(helper->program, err);
     struct helper_start with = {0};
@@ -388,12 +390,12 @@ static void on_start(struct loop_task *task)
     if (helper->state != CLOSED || helper->held)
         return;
     helper->answered = helper->killed = false;
-    if (helper->first != NULL && spawn(helper, &err) == 0) {
+    if (helper->first != NULL && helper_spawn(helper, &err) == 0) {
         helper->state = STARTING;
         return;
     }
     helper_refuse(helper, &err);
-    go_on(helper);
+    helper_go_on(helper);
 }
 
 /* -- the interface ----------------------------------------------------------------------------- */
@@ -437,7 +439,7 @@ int helper_ask(struct helper *helper, const struct helper_request *request,
     call->only_reads = request->only_reads;
     /* One that is on its way out says why by its exit; what it cannot take waits for that. */
     bool now = helper->state == OPEN && !helper->held && peer_takes_calls(helper->peer);
-    int result = now ? send_call(call, request->params, err) : 0;
+    int result = now ? helper_send_call(call, request->params, err) : 0;
     if (result < 0) {
         free(call);
         return result;
@@ -448,10 +450,11 @@ int helper_ask(struct helper *helper, const struct helper_request *request,
     helper->last = &call->next;
     helper->calls++;
     if (request->timeout_ms != 0)
-        loop_timer_start(helper->place.loop, &call->deadline, request->timeout_ms, on_deadline);
+        loop_timer_start(helper->place.loop, &call->deadline, request->timeout_ms,
+                         helper_on_deadline);
     if (helper->state == CLOSED)
         loop_defer(helper->place.loop, &helper->start);
-    look(helper);
+    helper_look(helper);
     if (ret_call_or_null != NULL)
         *ret_call_or_null = call;
     return 0;
@@ -465,15 +468,15 @@ void helper_withdraw(struct helper_call *call)
         snprintf(params, sizeof(params), "{\"id\":%llu}", (unsigned long long)call->id);
         (void)peer_notify(helper->peer, "cancel", kg_str(params), NULL);
     }
-    unlink_call(helper, call);
-    call_free(helper, call);
-    look(helper);
+    helper_unlink_call(helper, call);
+    helper_call_free(helper, call);
+    helper_look(helper);
 }
 
 void helper_retire(struct helper *helper, bool retired)
 {
     helper->retired = retired;
-    look(helper);
+    helper_look(helper);
 }
 
 void helper_hold(struct helper *helper, bool held)
@@ -482,8 +485,8 @@ void helper_hold(struct helper *helper, bool held)
     if (!held && helper->state == CLOSED && helper->first != NULL)
         loop_defer(helper->place.loop, &helper->start);
     else if (!held)
-        send_waiting(helper);
-    look(helper);
+        helper_send_waiting(helper);
+    helper_look(helper);
 }
 
 uint32_t helper_calls(const struct helper *helper)

@@ -46,7 +46,7 @@ struct helper_pool {
     struct loop_task closed;
 };
 
-static struct loop *loop_of(const struct helper_user *user)
+static struct loop *helper_pool_loop_of(const struct helper_user *user)
 {
     return user->pool->place->where.loop;
 }
@@ -82,26 +82,26 @@ static void on_explained(struct loop_timer *timer)
     end_lost(KG_CONTAINER(timer, struct helper_user, explain), HELPER_ERROR);
 }
 
-static void explain(struct helper_user *user)
+static void helper_pool_explain(struct helper_user *user)
 {
-    loop_timer_start(loop_of(user), &user->explain, user->reason[0] != '\0' ? 0 : REASON_MS,
-                     on_explained);
+    loop_timer_start(helper_pool_loop_of(user), &user->explain,
+                     user->reason[0] != '\0' ? 0 : REASON_MS, on_explained);
 }
 
-static void on_misfit(void *data, const char *what)
+static void helper_pool_on_misfit(void *data, const char *what)
 {
     const struct helper_user *user = data;
     kg_log(KG_ERROR_LEVEL, "%s for %s is ended: %s", user->pool->kind->program, user->whose, what);
 }
 
-static void on_answer(void *data, const struct helper_answer *answer)
+static void helper_pool_on_answer(void *data, const struct helper_answer *answer)
 {
     struct helper_pool_call *call = data;
     struct helper_user *user = call->user;
     const struct helper_pool_kind *kind = user->pool->kind;
     call->asked = NULL;
     if (answer->outcome == HELPER_LATE)
-        on_misfit(user, "it does not answer");
+        helper_pool_on_misfit(user, "it does not answer");
     if (answer->outcome != HELPER_ERROR || !kind->is_lost(answer->payload)) {
         pool_call_end(call, answer);
         return;
@@ -109,19 +109,19 @@ static void on_answer(void *data, const struct helper_answer *answer)
     kg_buf_str(&call->payload, answer->payload);
     call->next = user->lost;
     user->lost = call;
-    explain(user);
+    helper_pool_explain(user);
 }
 
 /* -- processes --------------------------------------------------------------------------------- */
 
-static void on_notification(void *data, struct kg_str method, struct kg_str params)
+static void helper_pool_on_notification(void *data, struct kg_str method, struct kg_str params)
 {
     struct helper_user *user = data;
     if (user->pool->kind->on_notification != NULL)
         user->pool->kind->on_notification(user, method, params);
 }
 
-static void on_network(void *data, const struct gate_event *event)
+static void helper_pool_on_network(void *data, const struct gate_event *event)
 {
     struct helper_user *user = data;
     const struct helper_pool_place *place = user->pool->place;
@@ -131,14 +131,14 @@ static void on_network(void *data, const struct gate_event *event)
         snprintf(user->reason, sizeof(user->reason), "%s port %u: %s", event->host, event->port,
                  event->reason);
         if (user->lost != NULL)
-            explain(user);
+            helper_pool_explain(user);
     }
     if (place->on_network != NULL)
         place->on_network(place->data, user->whose, event);
 }
 
-static int prepare(void *data, const char *program, struct helper_start *ret_start,
-                   struct kg_err *err)
+static int helper_pool_prepare(void *data, const char *program, struct helper_start *ret_start,
+                               struct kg_err *err)
 {
     struct helper_user *user = data;
     const struct helper_pool_place *place = user->pool->place;
@@ -175,7 +175,7 @@ static void user_free(struct helper_user *user)
 {
     KG_UNLINK(user->pool->first, user);
     end_lost(user, HELPER_GONE);
-    loop_timer_stop(loop_of(user), &user->explain);
+    loop_timer_stop(helper_pool_loop_of(user), &user->explain);
     helper_free(user->helper);
     free(user->whose);
     free(user->host);
@@ -188,14 +188,14 @@ static void on_closed_task(struct loop_task *task)
     pool->on_closed(pool->closed_data);
 }
 
-static void check_closed(struct helper_pool *pool)
+static void helper_pool_check_closed(struct helper_pool *pool)
 {
     if (pool->first == NULL && pool->closing)
         loop_defer(pool->place->where.loop, &pool->closed);
 }
 
 /* What still waits for a reason gets none any more; who hears that may ask again. */
-static void on_rest(void *data)
+static void helper_pool_on_rest(void *data)
 {
     struct helper_user *user = data;
     struct helper_pool *pool = user->pool;
@@ -203,17 +203,17 @@ static void on_rest(void *data)
     if (helper_calls(user->helper) > 0)
         return;
     user_free(user);
-    check_closed(pool);
+    helper_pool_check_closed(pool);
 }
 
 static struct helper_user *user_new(struct helper_pool *pool, const struct helper_target *target)
 {
     static const struct helper_ops ops = {
-        .prepare = prepare,
-        .on_notification = on_notification,
-        .on_network = on_network,
-        .on_misfit = on_misfit,
-        .on_rest = on_rest,
+        .prepare = helper_pool_prepare,
+        .on_notification = helper_pool_on_notification,
+        .on_network = helper_pool_on_network,
+        .on_misfit = helper_pool_on_misfit,
+        .on_rest = helper_pool_on_rest,
     };
     struct helper_user *user = kg_alloc(sizeof(*user));
     *user = (struct helper_user){
@@ -304,7 +304,7 @@ int helper_pool_ask(struct helper_pool *pool, const struct helper_target *target
         .user = user_of(pool, target), .on_done = request->on_done, .data = request->data};
     struct helper_request asked = *request;
     asked.timeout_ms += HELPER_START_MS;
-    asked.on_done = on_answer;
+    asked.on_done = helper_pool_on_answer;
     asked.data = call;
     int result = helper_ask(call->user->helper, &asked, &call->asked, err);
     if (result < 0)
@@ -355,7 +355,7 @@ void helper_pool_close(struct helper_pool *pool, void (*on_closed)(void *data), 
         if (helper_is_closed(at->helper))
             user_free(at);
     }
-    check_closed(pool);
+    helper_pool_check_closed(pool);
 }
 
 void helper_pool_free(struct helper_pool *pool)

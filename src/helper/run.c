@@ -31,7 +31,7 @@ struct helper_run {
 };
 
 /* Who closes stdin has read enough: that is no error. */
-static void on_writable(uv_poll_t *poll, int status, int events)
+static void helper_run_on_writable(uv_poll_t *poll, int status, int events)
 {
     (void)events;
     struct helper_run *run = KG_CONTAINER(poll->data, struct helper_run, in);
@@ -45,14 +45,14 @@ static void on_writable(uv_poll_t *poll, int status, int events)
         loop_fd_end(&run->in);
 }
 
-static void on_output(void *data, struct kg_str bytes)
+static void helper_run_on_output(void *data, struct kg_str bytes)
 {
     struct helper_run *run = data;
     if (run->on_done != NULL)
         run->on_output(run->data, bytes);
 }
 
-static void on_network(void *data, const struct gate_event *event)
+static void helper_run_on_network(void *data, const struct gate_event *event)
 {
     struct helper_run *run = data;
     if (run->on_network != NULL && run->on_done != NULL)
@@ -61,7 +61,7 @@ static void on_network(void *data, const struct gate_event *event)
 
 /* -- life -------------------------------------------------------------------------------------- */
 
-static void run_free(struct helper_run *run)
+static void helper_run_free(struct helper_run *run)
 {
     helper_child_free(run->child);
     loop_fd_end(&run->in);
@@ -85,19 +85,19 @@ static void on_finish(struct loop_task *task)
     struct helper_run *run = KG_CONTAINER(task, struct helper_run, finish);
     if (run->on_done != NULL)
         run->on_done(run->data, &run->result, run->error.code != KG_OK ? &run->error : NULL);
-    run_free(run);
+    helper_run_free(run);
 }
 
-static void on_spawned(void *data, int in_fd, int out_fd)
+static void helper_run_on_spawned(void *data, int in_fd, int out_fd)
 {
     struct helper_run *run = data;
     loop_fd_begin(run->loop, &run->in, in_fd);
     if (run->in.poll != NULL)
-        uv_poll_start(run->in.poll, UV_WRITABLE, on_writable);
+        uv_poll_start(run->in.poll, UV_WRITABLE, helper_run_on_writable);
     helper_output_begin(&run->out, run->loop, out_fd);
 }
 
-static void on_exited(void *data, const struct cage_exit *how, const char *error_or_null)
+static void helper_run_on_exited(void *data, const struct cage_exit *how, const char *error_or_null)
 {
     struct helper_run *run = data;
     if (error_or_null != NULL)
@@ -111,7 +111,7 @@ static void on_exited(void *data, const struct cage_exit *how, const char *error
     loop_defer(run->loop, &run->finish);
 }
 
-static void on_deadline(struct loop_timer *timer)
+static void helper_run_on_deadline(struct loop_timer *timer)
 {
     struct helper_run *run = KG_CONTAINER(timer, struct helper_run, deadline);
     run->result.timed_out = helper_child_exit(run->child) == NULL;
@@ -122,7 +122,8 @@ struct helper_run *helper_run_start(const struct helper_place *place, const stru
                                     const struct helper_run_options *options,
                                     helper_run_done_fn *on_done, void *data, struct kg_err *err)
 {
-    static const struct helper_child_ops ops = {on_spawned, on_exited, on_network};
+    static const struct helper_child_ops ops = {helper_run_on_spawned, helper_run_on_exited,
+                                                helper_run_on_network};
     const struct helper_errors kept = {.max_bytes = options->output_max};
     struct helper_run *run = kg_alloc(sizeof(*run));
     *run = (struct helper_run){
@@ -130,7 +131,7 @@ struct helper_run *helper_run_start(const struct helper_place *place, const stru
         .in = {.fd = -1},
         .out = {.end.fd = -1,
                 .kept = kept,
-                .on_bytes = options->on_output != NULL ? on_output : NULL,
+                .on_bytes = options->on_output != NULL ? helper_run_on_output : NULL,
                 .data = run},
         .finish = {.run = on_finish},
         .on_output = options->on_output,
@@ -141,10 +142,10 @@ struct helper_run *helper_run_start(const struct helper_place *place, const stru
     kg_buf_str(&run->input, options->input);
     run->child = helper_child_new(place, plan, kept, &ops, run, err);
     if (run->child == NULL) {
-        run_free(run);
+        helper_run_free(run);
         return NULL;
     }
-    loop_timer_start(run->loop, &run->deadline, options->timeout_ms, on_deadline);
+    loop_timer_start(run->loop, &run->deadline, options->timeout_ms, helper_run_on_deadline);
     return run;
 }
 
@@ -179,7 +180,7 @@ static void on_blocking_done(void *data, struct helper_run_result *result,
     blocking->done = true;
 }
 
-static bool is_done(void *data)
+static bool helper_run_is_done(void *data)
 {
     return ((struct blocking *)data)->done;
 }
@@ -193,7 +194,8 @@ int helper_run(const struct helper_place *place, const struct cage_plan *plan,
         helper_run_start(place, plan, options, on_blocking_done, &blocking, err);
     if (run == NULL)
         return -EINVAL;
-    if (!loop_run_until(place->loop, is_done, &blocking, options->timeout_ms + KILL_MS)) {
+    if (!loop_run_until(place->loop, helper_run_is_done, &blocking,
+                        options->timeout_ms + KILL_MS)) {
         helper_run_cancel(run);
         return kg_fail(err, KG_E_CAGE, "the killed cage of a command did not end");
     }

@@ -19,8 +19,8 @@ struct act {
     void *data;
 };
 
-static struct act *act_new(struct host *host, const char *operator_id, host_acted_fn *on_done,
-                           void *data)
+static struct act *acts_act_new(struct host *host, const char *operator_id, host_acted_fn *on_done,
+                                void *data)
 {
     struct act *act = kg_alloc(sizeof(*act));
     act->request = audit_request(host->audit);
@@ -30,15 +30,15 @@ static struct act *act_new(struct host *host, const char *operator_id, host_acte
     return act;
 }
 
-static void answer(struct act *act, const struct kg_err *err_or_null)
+static void acts_answer(struct act *act, const struct kg_err *err_or_null)
 {
     act->on_done(act->data, err_or_null);
     free(act->operator_id);
     free(act);
 }
 
-static void choose(struct act *act, struct host_named named, enum state_choice choice,
-                   host_acted_fn *on_kept)
+static void acts_choose(struct act *act, struct host_named named, enum state_choice choice,
+                        host_acted_fn *on_kept)
 {
     act->named = host_keep(named);
     host_choose(named.plugin->host, host_name(named), choice, on_kept, act);
@@ -47,7 +47,7 @@ static void choose(struct act *act, struct host_named named, enum state_choice c
 static void end_choice(struct act *act, const struct kg_err *err_or_null)
 {
     struct host_named named = act->named;
-    answer(act, err_or_null);
+    acts_answer(act, err_or_null);
     if (named.process != NULL)
         host_tell_projects(named.process);
     host_drop(named);
@@ -60,7 +60,7 @@ static bool means(struct host_named named, const struct host_process *process)
            named.process->whom.kind == HOST_NOBODY;
 }
 
-static void follow(struct host_named named)
+static void acts_follow(struct host_named named)
 {
     for (struct host_process *at = named.plugin->processes; at != NULL; at = at->next)
         if (means(named, at))
@@ -72,7 +72,7 @@ static void follow(struct host_named named)
 /* -- enable, disable --------------------------------------------------------------------------- */
 
 /* Neither a change nor its author has it. */
-static int check_free(const struct host_plugin *plugin, struct kg_err *err)
+static int acts_check_free(const struct host_plugin *plugin, struct kg_err *err)
 {
     int result = host_check_unchanging(plugin, err);
     return result < 0 ? result : host_check_not_dev(plugin, err);
@@ -80,7 +80,7 @@ static int check_free(const struct host_plugin *plugin, struct kg_err *err)
 
 static int check_enable(const struct host_plugin *plugin, struct kg_err *err)
 {
-    int result = check_free(plugin, err);
+    int result = acts_check_free(plugin, err);
     return result < 0 ? result : host_check_startable(plugin, err);
 }
 
@@ -101,7 +101,7 @@ static int enable_now(const struct act *act, struct kg_err *err)
         named.process->in_use = !named.process->manifest->first_use; /* he means it, and now */
     if (named.process != NULL && host_process_is_wanted(named.process))
         host_process_raise(named.process, HOST_ON_APPROVED);
-    follow(named);
+    acts_follow(named);
     return 0;
 }
 
@@ -126,12 +126,12 @@ static void on_checked_to_enable(struct host_named named, void *data,
     if (err_or_null == NULL && check_enable(named.plugin, &err) < 0)
         err_or_null = &err;
     if (err_or_null != NULL) {
-        answer(data, err_or_null);
+        acts_answer(data, err_or_null);
         return;
     }
     if (named.process != NULL) /* who wants it to run waits for this, too */
         host_process_raise(named.process, HOST_ON_CHECK);
-    choose(data, named, STATE_ENABLED, on_enabled);
+    acts_choose(data, named, STATE_ENABLED, on_enabled);
 }
 
 void host_enable(struct host *host, struct kg_str name, const char *operator_id,
@@ -144,14 +144,14 @@ void host_enable(struct host *host, struct kg_str name, const char *operator_id,
             (void)host_plugin_load(named.plugin); /* its author may have fixed it */
         if (check_enable(named.plugin, &err) == 0 && host_find(host, name, &named, &err) == 0) {
             host_check_in_full(named, on_checked_to_enable,
-                               act_new(host, operator_id, on_done, data));
+                               acts_act_new(host, operator_id, on_done, data));
             return;
         }
     }
     on_done(data, &err);
 }
 
-static void on_disabled(void *data, const struct kg_err *err_or_null)
+static void acts_on_disabled(void *data, const struct kg_err *err_or_null)
 {
     struct act *act = data;
     struct host_named named = act->named;
@@ -161,7 +161,7 @@ static void on_disabled(void *data, const struct kg_err *err_or_null)
         audit_emit(audit, AUDIT_PLUGIN_DISABLED, KG_STR_NULL, AUDIT_V_TEXT(host_name(named)),
                    AUDIT_V_TEXT("the operator disabled it"), AUDIT_V_TEXT(act->operator_id));
     if (err_or_null == NULL && !host_is_gone(named))
-        follow(named);
+        acts_follow(named);
     end_choice(act, err_or_null);
     audit_swap_request(audit, before);
 }
@@ -171,10 +171,11 @@ void host_disable(struct host *host, struct kg_str name, const char *operator_id
 {
     struct host_named named;
     struct kg_err err;
-    if (host_find(host, name, &named, &err) < 0 || check_free(named.plugin, &err) < 0)
+    if (host_find(host, name, &named, &err) < 0 || acts_check_free(named.plugin, &err) < 0)
         on_done(data, &err);
     else
-        choose(act_new(host, operator_id, on_done, data), named, STATE_DISABLED, on_disabled);
+        acts_choose(acts_act_new(host, operator_id, on_done, data), named, STATE_DISABLED,
+                    acts_on_disabled);
 }
 
 /* -- restart ----------------------------------------------------------------------------------- */
@@ -229,7 +230,7 @@ static void on_checked_to_restart(struct host_named named, void *data,
     struct audit_request before = audit_swap_request(audit, act->request);
     if (err_or_null == NULL)
         restart_now(named, act->operator_id);
-    answer(act, err_or_null);
+    acts_answer(act, err_or_null);
     audit_swap_request(audit, before);
 }
 
@@ -245,7 +246,8 @@ void host_restart(struct host *host, struct kg_str name, const char *operator_id
     }
     int result = host_check_quick(named.process, &err);
     if (result == -EAGAIN) {
-        host_check_in_full(named, on_checked_to_restart, act_new(host, operator_id, on_done, data));
+        host_check_in_full(named, on_checked_to_restart,
+                           acts_act_new(host, operator_id, on_done, data));
         return;
     }
     if (result < 0)
@@ -289,8 +291,8 @@ static bool same_limits(const struct instance_limits *a, const struct instance_l
 }
 
 /* What is new for a process that runs. */
-static struct host_reloaded compare(const struct host_process *process,
-                                    const struct manifest *manifest, struct kg_str settings)
+static struct host_reloaded acts_compare(const struct host_process *process,
+                                         const struct manifest *manifest, struct kg_str settings)
 {
     const struct host *host = process->plugin->host;
     struct host_reloaded reloaded = {.act = HOST_RELOAD_NOTHING};
@@ -377,7 +379,7 @@ static void reload_others(const struct host_named *named, const struct manifest 
         if (at == named->process || at->whom.kind == HOST_NOBODY || !host_process_runs(at))
             continue;
         plugin_config_make(plugin, &at->whom, manifest, &settings);
-        const struct host_reloaded reloaded = compare(at, manifest, kg_buf_view(&settings));
+        const struct host_reloaded reloaded = acts_compare(at, manifest, kg_buf_view(&settings));
         kg_json_named_text(others, at->name, host_reload_names[reloaded.act]);
         audit_emit(plugin->host->audit, AUDIT_PLUGIN_RELOADED, KG_STR_NULL, AUDIT_V_TEXT(at->name),
                    AUDIT_V_TEXT(operator_id), AUDIT_V_TEXT(host_reload_names[reloaded.act]));
@@ -395,13 +397,13 @@ int host_plugin_reload(struct host *host, struct host_named named, const char *o
     struct manifest *manifest = NULL;
     if (host->stopping)
         return kg_fail(err, KG_E_STOPPING, "the daemon is stopping");
-    if (check_free(named.plugin, err) < 0)
+    if (acts_check_free(named.plugin, err) < 0)
         return -EINVAL;
     int result = read_both(named, &manifest, &settings, err);
     if (result < 0)
         return result;
     if (named.process != NULL && host_process_runs(named.process)) {
-        reloaded = compare(named.process, manifest, kg_buf_view(&settings));
+        reloaded = acts_compare(named.process, manifest, kg_buf_view(&settings));
         named.plugin->problem = (struct kg_err){.code = KG_OK};
     } else {
         result = reload_idle(&named, &reloaded, err);

@@ -23,7 +23,7 @@ static struct host_asker *take_block(size_t size)
     return (struct host_asker *)block;
 }
 
-static void give_back(struct host_asker *asker)
+static void asker_give_back(struct host_asker *asker)
 {
     if (asker->is_long || kept_count == KEPT_MAX) {
         free(asker);
@@ -40,7 +40,7 @@ static size_t size_of(const char *text_or_null)
     return text_or_null ? strlen(text_or_null) + 1 : 0;
 }
 
-static const char *put(char **at, const char *text_or_null, size_t size)
+static const char *asker_put(char **at, const char *text_or_null, size_t size)
 {
     char *copy = *at;
     if (text_or_null == NULL)
@@ -50,7 +50,7 @@ static const char *put(char **at, const char *text_or_null, size_t size)
     return copy;
 }
 
-static struct host_asker *make(const struct host_asker *texts)
+static struct host_asker *asker_make(const struct host_asker *texts)
 {
     size_t operator_size = size_of(texts->operator_id), request_size = size_of(texts->request_id);
     size_t project_size = size_of(texts->project_id), agent_size = size_of(texts->agent_path);
@@ -60,14 +60,14 @@ static struct host_asker *make(const struct host_asker *texts)
                   agent_size + session_size + branch_size + caller_size + trace_size;
     struct host_asker *asker = take_block(size);
     char *at = (char *)(asker + 1);
-    asker->operator_id = put(&at, texts->operator_id, operator_size);
-    asker->request_id = put(&at, texts->request_id, request_size);
-    asker->project_id = put(&at, texts->project_id, project_size);
-    asker->agent_path = put(&at, texts->agent_path, agent_size);
-    asker->session_id = put(&at, texts->session_id, session_size);
-    asker->branch = put(&at, texts->branch, branch_size);
-    asker->caller_id = put(&at, texts->caller_id, caller_size);
-    asker->traceparent = put(&at, texts->traceparent, trace_size);
+    asker->operator_id = asker_put(&at, texts->operator_id, operator_size);
+    asker->request_id = asker_put(&at, texts->request_id, request_size);
+    asker->project_id = asker_put(&at, texts->project_id, project_size);
+    asker->agent_path = asker_put(&at, texts->agent_path, agent_size);
+    asker->session_id = asker_put(&at, texts->session_id, session_size);
+    asker->branch = asker_put(&at, texts->branch, branch_size);
+    asker->caller_id = asker_put(&at, texts->caller_id, caller_size);
+    asker->traceparent = asker_put(&at, texts->traceparent, trace_size);
     asker->operator_length = operator_size > 0 ? (uint32_t)operator_size - 1 : 0;
     asker->request_length = request_size > 0 ? (uint32_t)request_size - 1 : 0;
     asker->references = 1;
@@ -77,33 +77,33 @@ static struct host_asker *make(const struct host_asker *texts)
 
 struct host_asker *host_asker_new(const char *operator_id, const char *request_id)
 {
-    return make(&(struct host_asker){.operator_id = operator_id, .request_id = request_id});
+    return asker_make(&(struct host_asker){.operator_id = operator_id, .request_id = request_id});
 }
 
 struct host_asker *host_asker_for(const struct host_asker *asker, const struct host_asker *agent)
 {
-    return make(&(struct host_asker){.operator_id = asker->operator_id,
-                                     .request_id = asker->request_id,
-                                     .project_id = agent->project_id,
-                                     .agent_path = agent->agent_path,
-                                     .session_id = agent->session_id,
-                                     .branch = agent->branch,
-                                     .caller_id = asker->caller_id,
-                                     .traceparent = asker->traceparent});
+    return asker_make(&(struct host_asker){.operator_id = asker->operator_id,
+                                           .request_id = asker->request_id,
+                                           .project_id = agent->project_id,
+                                           .agent_path = agent->agent_path,
+                                           .session_id = agent->session_id,
+                                           .branch = agent->branch,
+                                           .caller_id = asker->caller_id,
+                                           .traceparent = asker->traceparent});
 }
 
 struct host_asker *host_asker_called(const struct host_asker *asker, const char *caller_id)
 {
     struct host_asker texts = *asker;
     texts.caller_id = caller_id;
-    return make(&texts);
+    return asker_make(&texts);
 }
 
 struct host_asker *host_asker_traced(const struct host_asker *asker, const char *traceparent)
 {
     struct host_asker texts = *asker;
     texts.traceparent = traceparent;
-    return make(&texts);
+    return asker_make(&texts);
 }
 
 struct host_asker *host_asker_ref(struct host_asker *asker)
@@ -115,7 +115,7 @@ struct host_asker *host_asker_ref(struct host_asker *asker)
 void host_asker_unref(struct host_asker *asker)
 {
     if (asker != NULL && --asker->references == 0)
-        give_back(asker);
+        asker_give_back(asker);
 }
 
 void host_asker_cleanup(struct host_asker **asker)

@@ -46,7 +46,7 @@ unsigned host_asks_answers(const struct host_call *call)
 
 /* -- its end ----------------------------------------------------------------------------------- */
 
-static void question_free(struct host_question *question)
+static void host_asks_question_free(struct host_question *question)
 {
     struct host_call *call = question->call;
     KG_UNLINK(call->questions, question);
@@ -61,8 +61,8 @@ static void question_free(struct host_question *question)
 }
 
 /* The child is told; the question is gone before, since the answer may end its call. */
-static void end(struct host_question *question, const char *action, enum peer_answer kind,
-                struct kg_str json)
+static void host_asks_own_end(struct host_question *question, const char *action,
+                              enum peer_answer kind, struct kg_str json)
 {
     const struct host_call *call = question->call;
     struct host_process *process = call->process;
@@ -72,7 +72,7 @@ static void end(struct host_question *question, const char *action, enum peer_an
     audit_emit(call->host->audit, AUDIT_PLUGIN_ANSWERED, kg_str(call->asker->request_id),
                AUDIT_V_TEXT(process->name), AUDIT_V_TEXT(question->base.id.text),
                AUDIT_V_TEXT(action));
-    question_free(question);
+    host_asks_question_free(question);
     if (input == NULL) {
         instance_answer(process->instance, start, request, kind, json);
     } else {
@@ -87,24 +87,25 @@ static void end_unanswered(struct host_question *question, const char *why)
     kg_log_about(KG_INFO, question->call->process->name, "its question %s got no answer: %s",
                  question->base.id.text, why);
     if (question->base.kind != HOST_ASK_SAMPLE) {
-        end(question, "cancel", PEER_ANSWER_RESULT,
-            question->base.kind == HOST_ASK_ROOTS ? KG_STR(NO_ROOTS) : KG_STR(CANCEL));
+        host_asks_own_end(question, "cancel", PEER_ANSWER_RESULT,
+                          question->base.kind == HOST_ASK_ROOTS ? KG_STR(NO_ROOTS)
+                                                                : KG_STR(CANCEL));
         return;
     }
     rpc_put_error(&error, KG_E_CANCELLED, why);
-    end(question, "cancel", PEER_ANSWER_ERROR, kg_buf_view(&error));
+    host_asks_own_end(question, "cancel", PEER_ANSWER_ERROR, kg_buf_view(&error));
 }
 
-static void withdraw(struct host_question *question, const char *why)
+static void host_asks_withdraw(struct host_question *question, const char *why)
 {
     question->call->asked->withdraw(question->call->data, &question->base, why);
 }
 
-static void on_deadline(struct loop_timer *timer)
+static void host_asks_on_deadline(struct loop_timer *timer)
 {
     struct host_question *question = KG_CONTAINER(timer, struct host_question, timer);
     static const char why[] = "nobody answered in time";
-    withdraw(question, why);
+    host_asks_withdraw(question, why);
     end_unanswered(question, why);
 }
 
@@ -114,10 +115,10 @@ void host_asks_end(struct host_call *call)
     static const char why[] = "its call ended";
     while (call->questions != NULL) {
         struct host_question *question = call->questions;
-        withdraw(question, why);
+        host_asks_withdraw(question, why);
         if (question->input != NULL) {
             question->input->host = NULL;
-            question_free(question);
+            host_asks_question_free(question);
         } else {
             end_unanswered(question, why);
         }
@@ -130,15 +131,15 @@ void host_drop_input(void *data, struct dialect_input *input)
     (void)data;
     if (question == NULL)
         return;
-    withdraw(question, "its call ended");
+    host_asks_withdraw(question, "its call ended");
     input->host = NULL;
-    question_free(question);
+    host_asks_question_free(question);
 }
 
 /* -- the answer -------------------------------------------------------------------------------- */
 
-static int check_content(const struct host_question *question, const struct kg_node *content,
-                         struct kg_err *err)
+static int host_asks_check_content(const struct host_question *question,
+                                   const struct kg_node *content, struct kg_err *err)
 {
     kg_auto(kg_buf_free) struct kg_buf json = {0};
     if (content == NULL || content->type != KG_OBJECT)
@@ -164,7 +165,8 @@ static int answer_person(struct host_question *question, const struct kg_node *s
     struct kg_str action = kg_node_text(said, "action");
     const struct kg_node *content = kg_node_get(said, "content");
     bool fills_in = question->base.kind == HOST_ASK_FORM && kg_str_is(action, "accept");
-    if (check_action(action, err) < 0 || (fills_in && check_content(question, content, err) < 0))
+    if (check_action(action, err) < 0 ||
+        (fills_in && host_asks_check_content(question, content, err) < 0))
         return -EINVAL;
     char word[8];
     kg_str_copy(action, word, sizeof(word));
@@ -175,7 +177,7 @@ static int answer_person(struct host_question *question, const struct kg_node *s
         kg_json_node(&json, content);
     }
     kg_json_end(&json, '}');
-    end(question, word, PEER_ANSWER_RESULT, kg_buf_view(&result));
+    host_asks_own_end(question, word, PEER_ANSWER_RESULT, kg_buf_view(&result));
     return 0;
 }
 
@@ -185,7 +187,7 @@ int host_ask_answer(struct host_ask *ask, struct kg_str json, struct kg_err *err
     if (ask->kind == HOST_ASK_SAMPLE || ask->kind == HOST_ASK_ROOTS) {
         if (json.length == 0 || json.data[0] != '{')
             return kg_fail(err, KG_E_INVALID_PARAMS, "the answer is not an object");
-        end(question, "accept", PEER_ANSWER_RESULT, json);
+        host_asks_own_end(question, "accept", PEER_ANSWER_RESULT, json);
         return 0;
     }
     kg_auto(kg_doc_cleanup) struct kg_doc *doc = kg_json_read(json, err);
@@ -196,8 +198,8 @@ void host_ask_fail(struct host_ask *ask, const struct kg_err *err)
 {
     kg_auto(kg_buf_free) struct kg_buf error = {0};
     rpc_put_error(&error, err->code, err->message);
-    end(KG_CONTAINER(ask, struct host_question, base), "failed", PEER_ANSWER_ERROR,
-        kg_buf_view(&error));
+    host_asks_own_end(KG_CONTAINER(ask, struct host_question, base), "failed", PEER_ANSWER_ERROR,
+                      kg_buf_view(&error));
 }
 
 /* -- whose it is ------------------------------------------------------------------------------- */
@@ -263,7 +265,7 @@ static int take_schema(struct host_question *question, const struct kg_node *par
 }
 
 /* Only what a browser opens as a page: a person is asked to follow a stranger's link. */
-static int take_url(struct host_question *question, struct kg_str url, struct kg_err *err)
+static int host_asks_take_url(struct host_question *question, struct kg_str url, struct kg_err *err)
 {
     kg_auto(kg_buf_free) struct kg_buf escaped = {0};
     kg_buf_escaped(&escaped, url);
@@ -277,8 +279,8 @@ static int take_url(struct host_question *question, struct kg_str url, struct kg
     return 0;
 }
 
-static int read_params(struct host_question *question, const struct host_service *service,
-                       struct kg_str params, struct kg_err *err)
+static int host_asks_read_params(struct host_question *question, const struct host_service *service,
+                                 struct kg_str params, struct kg_err *err)
 {
     if (params.length > SAMPLE_MAX_BYTES)
         return kg_fail(err, KG_E_TOO_LARGE, "the params have more than %zu bytes",
@@ -291,10 +293,11 @@ static int read_params(struct host_question *question, const struct host_service
     if (doc == NULL || take_title(question, doc->root, err) < 0)
         return -EINVAL;
     struct kg_str url = kg_node_text(doc->root, "url");
-    return url.data != NULL ? take_url(question, url, err) : take_schema(question, doc->root, err);
+    return url.data != NULL ? host_asks_take_url(question, url, err)
+                            : take_schema(question, doc->root, err);
 }
 
-static void fill_in(struct host_question *question)
+static void host_asks_fill_in(struct host_question *question)
 {
     const struct host *host = question->call->host;
     struct host_ask *base = &question->base;
@@ -309,7 +312,7 @@ static void fill_in(struct host_question *question)
     base->deadline_at_ms = base->asked_at_ms + host->config->limits_question_ms;
 }
 
-static int check_count(struct host_call *call, struct kg_err *err)
+static int host_asks_check_count(struct host_call *call, struct kg_err *err)
 {
     size_t open = 0;
     for (const struct host_question *at = call->questions; at != NULL; at = at->next)
@@ -322,17 +325,18 @@ static int check_count(struct host_call *call, struct kg_err *err)
 }
 
 /* Takes over what is filled in of `question`. */
-static int begin(struct host_question *question, const struct host_service *service,
-                 struct kg_str params, struct kg_err *err)
+static int host_asks_begin(struct host_question *question, const struct host_service *service,
+                           struct kg_str params, struct kg_err *err)
 {
     struct host_call *call = question->call;
     question->next = call->questions;
     call->questions = question;
-    if (check_count(call, err) < 0 || read_params(question, service, params, err) < 0) {
-        question_free(question);
+    if (host_asks_check_count(call, err) < 0 ||
+        host_asks_read_params(question, service, params, err) < 0) {
+        host_asks_question_free(question);
         return -EINVAL;
     }
-    fill_in(question);
+    host_asks_fill_in(question);
     audit_emit(call->host->audit, AUDIT_PLUGIN_ASKED, kg_str(call->asker->request_id),
                AUDIT_V_TEXT(call->process->name), AUDIT_V_TEXT(question->base.id.text),
                AUDIT_V_TEXT(host_ask_kind_names[question->base.kind]),
@@ -342,7 +346,7 @@ static int begin(struct host_question *question, const struct host_service *serv
         return 0;
     }
     loop_timer_start(call->host->loop, &question->timer,
-                     (uint64_t)call->host->config->limits_question_ms, on_deadline);
+                     (uint64_t)call->host->config->limits_question_ms, host_asks_on_deadline);
     return 0;
 }
 
@@ -356,7 +360,7 @@ int host_ask_serve(struct host_process *process, const struct host_service *serv
     question->call = call;
     question->start = instance_start_count(process->instance);
     question->request = request;
-    return begin(question, service, params, err);
+    return host_asks_begin(question, service, params, err);
 }
 
 /* The call is known: its answer asks. Answered later, so that who asks is not called back yet. */
@@ -374,7 +378,7 @@ bool host_on_input(void *data, struct dialect_input *input)
     question->input = input;
     kg_buf_str(&question->key, input->key);
     input->host = question;
-    if (begin(question, service, input->params, &err) == 0)
+    if (host_asks_begin(question, service, input->params, &err) == 0)
         return true;
     kg_log_about(KG_WARN, process->name, "its question is not asked: %s", err.message);
     input->host = NULL;

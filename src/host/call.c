@@ -209,7 +209,7 @@ int host_check_schema(const struct schema *schema, struct kg_str json, enum kg_c
 }
 
 /* The key comes as it stands in the text, with what is before it. */
-static inline void put_field(struct kg_buf *buf, struct kg_str key, struct kg_str text)
+static inline void host_call_put_field(struct kg_buf *buf, struct kg_str key, struct kg_str text)
 {
     kg_buf_str(buf, key);
     if (text.data != NULL)
@@ -219,24 +219,24 @@ static inline void put_field(struct kg_buf *buf, struct kg_str key, struct kg_st
 }
 
 /* Only a process of one project alone is told where that is. */
-static void put_context(struct kg_buf *buf, const struct host_asker *asker,
-                        const char *project_root_or_null)
+static void host_call_put_context(struct kg_buf *buf, const struct host_asker *asker,
+                                  const char *project_root_or_null)
 {
-    put_field(buf, KG_STR("{\"operator_id\":"), host_asker_operator(asker));
+    host_call_put_field(buf, KG_STR("{\"operator_id\":"), host_asker_operator(asker));
     if (asker->session_id == NULL && asker->project_id == NULL && asker->agent_path == NULL) {
         kg_buf_str(buf, KG_STR(",\"project_id\":null,\"agent_path\":null,\"session_id\":null"));
     } else {
-        put_field(buf, KG_STR(",\"project_id\":"), kg_str(asker->project_id));
-        put_field(buf, KG_STR(",\"agent_path\":"), kg_str(asker->agent_path));
-        put_field(buf, KG_STR(",\"session_id\":"), kg_str(asker->session_id));
+        host_call_put_field(buf, KG_STR(",\"project_id\":"), kg_str(asker->project_id));
+        host_call_put_field(buf, KG_STR(",\"agent_path\":"), kg_str(asker->agent_path));
+        host_call_put_field(buf, KG_STR(",\"session_id\":"), kg_str(asker->session_id));
     }
-    put_field(buf, KG_STR(",\"request_id\":"), host_asker_request(asker));
+    host_call_put_field(buf, KG_STR(",\"request_id\":"), host_asker_request(asker));
     if (asker->branch != NULL)
-        put_field(buf, KG_STR(",\"branch\":"), kg_str(asker->branch));
+        host_call_put_field(buf, KG_STR(",\"branch\":"), kg_str(asker->branch));
     if (asker->traceparent != NULL)
-        put_field(buf, KG_STR(",\"traceparent\":"), kg_str(asker->traceparent));
+        host_call_put_field(buf, KG_STR(",\"traceparent\":"), kg_str(asker->traceparent));
     if (project_root_or_null != NULL)
-        put_field(buf, KG_STR(",\"project_root\":"), kg_str(project_root_or_null));
+        host_call_put_field(buf, KG_STR(",\"project_root\":"), kg_str(project_root_or_null));
     kg_buf_char(buf, '}');
 }
 
@@ -346,7 +346,7 @@ static void count_error(struct host_process *process, enum kg_code code)
 }
 
 /* Counts it and writes it to the audit log. */
-static void end_call(const struct host_call *call, const struct host_reply *reply)
+static void host_call_end_call(const struct host_call *call, const struct host_reply *reply)
 {
     uint64_t now_ns = loop_now_ns(call->host->loop), duration_ns = now_ns - call->started_ns;
     call->process->used_ns = now_ns;
@@ -414,7 +414,7 @@ void host_calls_gone(struct host_process *process)
     }
 }
 
-static void on_done(void *data, enum peer_outcome outcome, struct kg_str payload)
+static void host_call_on_done(void *data, enum peer_outcome outcome, struct kg_str payload)
 {
     struct host_call *call = data;
     unlink_sent(call);
@@ -426,7 +426,7 @@ static void on_done(void *data, enum peer_outcome outcome, struct kg_str payload
     fill_reply(&reply, call, outcome, payload);
     if (outcome == PEER_EXPIRED)
         dialect_cancel(&call->wire);
-    end_call(call, &reply);
+    host_call_end_call(call, &reply);
     if (outcome == PEER_RESULT || outcome == PEER_ERROR)
         audit_payload(call, outcome == PEER_RESULT ? "result" : "error", payload);
     host_done_fn *done = call->on_done;
@@ -440,7 +440,7 @@ void *host_call_data(const struct host_call *call)
     return call->data;
 }
 
-static struct audit_value name_of(const struct host_call *call)
+static struct audit_value host_call_name_of(const struct host_call *call)
 {
     return AUDIT_V_STR(((struct kg_str){call->process->name, call->process->name_length}));
 }
@@ -453,7 +453,7 @@ static struct audit_value method_of(const struct host_call *call)
 void host_audit_called(const struct host_call *call)
 {
     const struct host_asker *asker = call->asker;
-    host_asker_emit(asker, call->host->audit, AUDIT_PLUGIN_METHOD_CALLED, name_of(call),
+    host_asker_emit(asker, call->host->audit, AUDIT_PLUGIN_METHOD_CALLED, host_call_name_of(call),
                     method_of(call), AUDIT_V_STR(host_asker_operator(asker)),
                     AUDIT_V_TEXT(asker->project_id));
 }
@@ -463,14 +463,15 @@ void host_audit_returned(const struct host_call *call, const struct host_reply *
 {
     enum kg_code code = reply->error.code;
     bool success = code == KG_OK;
-    host_asker_emit(call->asker, call->host->audit, AUDIT_PLUGIN_METHOD_RETURNED, name_of(call),
-                    method_of(call), AUDIT_V_INT(duration_ms), AUDIT_V_BOOL(success),
+    host_asker_emit(call->asker, call->host->audit, AUDIT_PLUGIN_METHOD_RETURNED,
+                    host_call_name_of(call), method_of(call), AUDIT_V_INT(duration_ms),
+                    AUDIT_V_BOOL(success),
                     success ? AUDIT_V_NULL : AUDIT_V_TEXT(kg_error_row(code)->name));
 }
 
 /* -- the call ---------------------------------------------------------------------------------- */
 
-static void on_progress(void *data, struct kg_str params)
+static void host_call_on_progress(void *data, struct kg_str params)
 {
     struct host_call *call = data;
     host_events_progress(call->host->events, call->process->name, call->method, call->asker,
@@ -479,14 +480,14 @@ static void on_progress(void *data, struct kg_str params)
         call->on_progress(call->data, params);
 }
 
-static int send_request(struct host_call *call, const struct host_passage *passage,
-                        struct kg_err *err)
+static int host_call_send_request(struct host_call *call, const struct host_passage *passage,
+                                  struct kg_err *err)
 {
     struct dialect_talk *talk = instance_talk(call->process->instance);
     struct kg_buf *context = &call->host->context; /* the same memory for each call */
     context->length = 0;
     if (talk->dialect->tells_context)
-        put_context(context, passage->asker, call->process->whom.root);
+        host_call_put_context(context, passage->asker, call->process->whom.root);
     const struct dialect_message message = {
         .act = passage->kind->act,
         .method = passage->method,
@@ -500,8 +501,8 @@ static int send_request(struct host_call *call, const struct host_passage *passa
     wire->traceparent = passage->asker->traceparent;
     wire->timeout_ms = passage->timeout_ms;
     wire->caller_timeout_ms = passage->caller_timeout_ms;
-    wire->on_done = on_done;
-    wire->on_progress = on_progress;
+    wire->on_done = host_call_on_done;
+    wire->on_progress = host_call_on_progress;
     wire->data = call;
     return dialect_call(wire, &message, err);
 }
@@ -523,11 +524,12 @@ static int check_passage(const struct host_passage *passage, struct kg_err *err)
                                   KG_STR_CUT(passage->method, RPC_METHOD_MAX));
 }
 
-static int send_call(struct host_call *call, const struct host_passage *passage, struct kg_err *err)
+static int host_call_send_call(struct host_call *call, const struct host_passage *passage,
+                               struct kg_err *err)
 {
     struct host_process *process = call->process;
     call->started_ns = process->used_ns = loop_now_ns(call->host->loop);
-    if (send_request(call, passage, err) < 0) {
+    if (host_call_send_request(call, passage, err) < 0) {
         count_error(process, err->code);
         return kg_wrap(err, -EINVAL, "plugin %s: %s", process->name, call->method);
     }
@@ -538,7 +540,8 @@ static int send_call(struct host_call *call, const struct host_passage *passage,
     return 0;
 }
 
-static int hold(struct host_call *call, const struct host_passage *passage, struct kg_err *err);
+static int host_call_hold(struct host_call *call, const struct host_passage *passage,
+                          struct kg_err *err);
 
 /*
  * A process that may ask works for one conversation at a time, unless it says by which call it
@@ -553,7 +556,8 @@ static bool has_turn(const struct host_process *process, const struct host_asker
 }
 
 /* What was asked for is right, and so is its process. The call keeps nothing of a failure. */
-static int enter(struct host_call *call, const struct host_passage *passage, struct kg_err *err)
+static int host_call_enter(struct host_call *call, const struct host_passage *passage,
+                           struct kg_err *err)
 {
     struct host *host = call->host;
     call->process = passage->process;
@@ -569,7 +573,7 @@ static int enter(struct host_call *call, const struct host_passage *passage, str
         passage->method.length < RPC_METHOD_MAX ? passage->method.length : RPC_METHOD_MAX;
     bool waits = host->door->is_behind || !has_turn(call->process, call->asker) ||
                  !audit_ready(host->audit, NULL);
-    return (waits ? hold : send_call)(call, passage, err);
+    return (waits ? host_call_hold : host_call_send_call)(call, passage, err);
 }
 
 /* The process was checked. */
@@ -579,7 +583,7 @@ static struct host_call *pass(struct host *host, const struct host_passage *pass
     if (check_passage(passage, err) < 0)
         return NULL;
     struct host_call *call = new_call(host, passage->asker);
-    if (enter(call, passage, err) == 0)
+    if (host_call_enter(call, passage, err) == 0)
         return call;
     host_call_release(call);
     return NULL;
@@ -587,7 +591,7 @@ static struct host_call *pass(struct host *host, const struct host_passage *pass
 
 /* -- waiting at the door ----------------------------------------------------------------------- */
 
-static struct kg_str keep_text(struct kg_buf *texts, struct kg_str text)
+static struct kg_str host_call_keep_text(struct kg_buf *texts, struct kg_str text)
 {
     size_t at = texts->length;
     kg_buf_str(texts, text); /* which was reserved, so that it does not move */
@@ -652,7 +656,8 @@ static void on_held_long(struct loop_timer *timer)
     fail_held(held->call, &err);
 }
 
-static int hold(struct host_call *call, const struct host_passage *passage, struct kg_err *err)
+static int host_call_hold(struct host_call *call, const struct host_passage *passage,
+                          struct kg_err *err)
 {
     struct host *host = call->host;
     struct host_door *door = host->door;
@@ -663,9 +668,9 @@ static int hold(struct host_call *call, const struct host_passage *passage, stru
     kg_buf_reserve(&held->texts, bytes);
     held->call = call;
     held->passage = *passage;
-    held->passage.method = keep_text(&held->texts, passage->method);
-    held->passage.params = keep_text(&held->texts, passage->params);
-    held->passage.config = keep_text(&held->texts, passage->config);
+    held->passage.method = host_call_keep_text(&held->texts, passage->method);
+    held->passage.params = host_call_keep_text(&held->texts, passage->params);
+    held->passage.config = host_call_keep_text(&held->texts, passage->config);
     held->passage.asker = call->asker;
     held->since_ms = kg_monotonic_ms();
     held->most_ms = passage->caller_timeout_ms != 0
@@ -692,7 +697,8 @@ static void send_held(struct host_call *call)
     uint64_t *timeout_ms = &held->passage.caller_timeout_ms;
     if (*timeout_ms != 0)
         *timeout_ms = *timeout_ms > waited_ms ? *timeout_ms - waited_ms : 1;
-    if (check_process(call->process, &err) < 0 || send_call(call, &held->passage, &err) < 0)
+    if (check_process(call->process, &err) < 0 ||
+        host_call_send_call(call, &held->passage, &err) < 0)
         fail_held(call, &err);
     held_free(held);
 }
@@ -717,12 +723,12 @@ static void walk_row(struct host_door *door)
         audit_wait_ready(audit, &door->waiter);
 }
 
-static void on_audit_ready(struct audit_waiter *waiter)
+static void host_call_on_audit_ready(struct audit_waiter *waiter)
 {
     walk_row(KG_CONTAINER(waiter, struct host_door, waiter));
 }
 
-static void on_turn(struct loop_task *task)
+static void host_call_on_turn(struct loop_task *task)
 {
     walk_row(KG_CONTAINER(task, struct host_door, turn));
 }
@@ -732,8 +738,8 @@ void host_door_open(struct host *host)
     host->door = kg_alloc(sizeof(*host->door));
     host->door->last = &host->door->first;
     host->door->host = host;
-    host->door->waiter.on_ready = on_audit_ready;
-    host->door->turn.run = on_turn;
+    host->door->waiter.on_ready = host_call_on_audit_ready;
+    host->door->turn.run = host_call_on_turn;
 }
 
 void host_door_end(struct host *host, const struct host_process *process_or_null)
@@ -822,7 +828,8 @@ static struct host_passage passage_of(struct host_process *process,
     return passage;
 }
 
-static bool is_declared(const struct host_process *process, const struct host_call_request *request)
+static bool host_call_is_declared(const struct host_process *process,
+                                  const struct host_call_request *request)
 {
     return request->is_tool ? manifest_tool_called(process->manifest, request->method) != NULL
                             : manifest_method_find(process->manifest, request->method) != NULL;
@@ -833,7 +840,7 @@ static int check_called(const struct host_process *process, const struct host_ca
 {
     if (!request->is_tool)
         return check_method(process, request->method, err);
-    if (is_declared(process, request))
+    if (host_call_is_declared(process, request))
         return 0;
     kg_fail(err, KG_E_METHOD_NOT_FOUND, "plugin %s has no tool %.*s", process->name,
             KG_STR_CUT(request->method, RPC_METHOD_MAX));
@@ -849,14 +856,15 @@ int host_call_send(struct host_call *call, const struct host_call_request *reque
         return -EINVAL;
     const struct host_passage passage = passage_of(process, request);
     int checked = check_passage(&passage, err);
-    return checked < 0 ? checked : enter(call, &passage, err);
+    return checked < 0 ? checked : host_call_enter(call, &passage, err);
 }
 
 /* It came before its process: what can be said against it is said before that is started. */
-static struct host_call *wait_for_start(struct host *host, struct host_process *process,
-                                        const struct host_call_request *request, struct kg_err *err)
+static struct host_call *host_call_wait_for_start(struct host *host, struct host_process *process,
+                                                  const struct host_call_request *request,
+                                                  struct kg_err *err)
 {
-    if (is_declared(process, request)) {
+    if (host_call_is_declared(process, request)) {
         const struct host_passage passage = passage_of(process, request);
         if (check_passage(&passage, err) < 0)
             return NULL;
@@ -884,8 +892,8 @@ struct host_call *host_call(struct host *host, const struct host_call_request *r
     bool starts = !runs && ((host_process_is_lazy(process) && host_process_is_allowed(process)) ||
                             (request->is_tool && host_process_is_starting(process)));
     /* It may be started with tools that were approved just now. */
-    if (starts && (request->is_tool || is_declared(process, request)))
-        return wait_for_start(host, process, request, err);
+    if (starts && (request->is_tool || host_call_is_declared(process, request)))
+        return host_call_wait_for_start(host, process, request, err);
     if ((!runs && !starts && check_process(process, err) < 0) ||
         check_called(process, request, err) < 0)
         return NULL;
@@ -907,6 +915,6 @@ void host_call_cancel(struct host_call *call)
     }
     unlink_sent(call);
     dialect_drop(&call->wire);
-    end_call(call, &cancelled);
+    host_call_end_call(call, &cancelled);
     host_call_release(call);
 }

@@ -13,7 +13,7 @@ static enum state_choice values[] = {[STATE_UNSAID] = STATE_UNSAID,
                                      [STATE_ENABLED] = STATE_ENABLED,
                                      [STATE_DISABLED] = STATE_DISABLED};
 
-static void set(struct host *host, const char *plugin, enum state_choice choice)
+static void choices_set(struct host *host, const char *plugin, enum state_choice choice)
 {
     if (choice == STATE_UNSAID)
         kg_map_remove(host->choices, kg_str(plugin));
@@ -23,7 +23,7 @@ static void set(struct host *host, const char *plugin, enum state_choice choice)
 
 static void on_choice(void *data, const struct state_plugin_choice *said)
 {
-    set(data, said->plugin, said->choice);
+    choices_set(data, said->plugin, said->choice);
 }
 
 static void on_failure(void *data, const struct state_failure *failure)
@@ -117,11 +117,11 @@ struct choosing {
     void *data;
 };
 
-static void on_kept(void *data, const struct kg_err *err_or_null)
+static void choices_on_kept(void *data, const struct kg_err *err_or_null)
 {
     struct choosing *choosing = data;
     if (err_or_null == NULL)
-        set(choosing->host, choosing->name, choosing->choice);
+        choices_set(choosing->host, choosing->name, choosing->choice);
     if (choosing->on_done != NULL)
         choosing->on_done(choosing->data, err_or_null);
     else if (err_or_null != NULL)
@@ -136,12 +136,12 @@ void host_choose(struct host *host, const char *name, enum state_choice choice,
     struct choosing *choosing = kg_alloc(sizeof(*choosing));
     *choosing = (struct choosing){host, kg_strdup(name), choice, on_done, data};
     const struct state_plugin_choice row = {name, choice};
-    state_keep_choice(host->keeper, &row, on_kept, choosing);
+    state_keep_choice(host->keeper, &row, choices_on_kept, choosing);
 }
 
 void host_choices_removed(struct host *host, const char *name)
 {
-    set(host, name, STATE_UNSAID);
+    choices_set(host, name, STATE_UNSAID);
     forget_failure(host, name);
     if (host->consents != NULL)
         consent_plugin_removed(host->consents, name);

@@ -48,7 +48,7 @@ void host_cluster_clear(struct host_cluster *cluster)
     *cluster = (struct host_cluster){0};
 }
 
-static int check_alone(const struct config_paths *paths, struct kg_err *err)
+static int host_cluster_check_alone(const struct config_paths *paths, struct kg_err *err)
 {
     kg_auto(kg_free) char *noted = NULL;
     int result = state_cluster_noted(paths->state_db, &noted, err);
@@ -67,7 +67,7 @@ int host_cluster_join(const struct config *config, const struct local *local,
 {
     *ret_cluster = NULL;
     if (!host_cluster_is_set(config))
-        return check_alone(paths, err);
+        return host_cluster_check_alone(paths, err);
     kg_auto(host_cluster_clear) struct host_cluster cluster = {0};
     host_cluster_read(config, local, paths, &cluster);
     *ret_cluster = state_cluster_join(&cluster.options, err);

@@ -39,7 +39,7 @@ static struct consent *consent_of(const struct work *work)
 }
 
 /* Whether the consent still waits for this: it could have been declined, and wanted again. */
-static bool is_listed(const struct work *work)
+static bool host_consents_is_listed(const struct work *work)
 {
     const struct work *at = work->host->fetches;
     while (at != NULL && at != work)
@@ -75,7 +75,7 @@ static void check_added(struct work *work)
 
 static void end_offer(struct work *work)
 {
-    struct consent *consent = is_listed(work) ? consent_of(work) : NULL;
+    struct consent *consent = host_consents_is_listed(work) ? consent_of(work) : NULL;
     KG_UNLINK(work->host->fetches, work);
     if (work->offer != NULL && work->own.grants != NULL)
         check_added(work);
@@ -117,14 +117,15 @@ static void make_offer(struct work *work)
     host_store_job(work->host, &work->job);
 }
 
-static void on_progress(void *data, const struct store_progress *progress)
+static void host_consents_on_progress(void *data, const struct store_progress *progress)
 {
     struct consent *consent = consent_of(data);
     if (consent != NULL)
         consent_progress(consent, progress);
 }
 
-static void on_fetched(void *data, struct store_fetched *fetched, const struct kg_err *err_or_null)
+static void host_consents_on_fetched(void *data, struct store_fetched *fetched,
+                                     const struct kg_err *err_or_null)
 {
     struct work *work = data;
     work->fetch = NULL;
@@ -158,12 +159,12 @@ static int begin_fetch(struct work *work, const struct consent_wish *wish, struc
         work->source->packages = wish->packages;
     }
     return result < 0 ? result
-                      : store_fetch(host_store(work->host), work->source, on_progress, on_fetched,
-                                    work, &work->fetch, err);
+                      : store_fetch(host_store(work->host), work->source, host_consents_on_progress,
+                                    host_consents_on_fetched, work, &work->fetch, err);
 }
 
-static int prepare(void *data, struct consent *consent, const struct consent_wish *wish,
-                   struct kg_err *err)
+static int host_consents_prepare(void *data, struct consent *consent,
+                                 const struct consent_wish *wish, struct kg_err *err)
 {
     struct host *host = data;
     if (host->stopping)
@@ -184,7 +185,7 @@ static int prepare(void *data, struct consent *consent, const struct consent_wis
     return 0;
 }
 
-static void cancel(void *data, struct consent *consent)
+static void host_consents_cancel(void *data, struct consent *consent)
 {
     struct host *host = data;
     struct work *work = host->fetches;
@@ -199,15 +200,15 @@ static void cancel(void *data, struct consent *consent)
     work_free(work);
 }
 
-static void drop(void *data, struct store_offer *offer)
+static void host_consents_drop(void *data, struct store_offer *offer)
 {
     host_offer_drop(data, offer);
 }
 
 /* -- taking one -------------------------------------------------------------------------------- */
 
-static void on_taken(void *data, const struct host_changed *changed,
-                     const struct kg_err *err_or_null)
+static void host_consents_on_taken(void *data, const struct host_changed *changed,
+                                   const struct kg_err *err_or_null)
 {
     struct work *work = data;
     struct consent *consent = consent_of(work);
@@ -218,13 +219,14 @@ static void on_taken(void *data, const struct host_changed *changed,
     work_free(work);
 }
 
-static void take(void *data, struct consent *consent, struct store_offer *offer,
-                 const struct store_consent *yes, const char *operator_id)
+static void host_consents_take(void *data, struct consent *consent, struct store_offer *offer,
+                               const struct store_consent *yes, const char *operator_id)
 {
     if (offer->kind == STORE_DEV)
         host_dev_take(data, consent, offer);
     else
-        host_take(data, offer, yes, operator_id, on_taken, work_new(data, consent, NULL));
+        host_take(data, offer, yes, operator_id, host_consents_on_taken,
+                  work_new(data, consent, NULL));
 }
 
 /* -- the network of a fetch -------------------------------------------------------------------- */
@@ -252,10 +254,10 @@ static struct consent_limits limits_of(const struct config *config)
 int host_consents_open(struct host *host, struct kg_err *err)
 {
     static const struct consent_ops ops = {
-        .prepare = prepare,
-        .cancel = cancel,
-        .drop = drop,
-        .take = take,
+        .prepare = host_consents_prepare,
+        .cancel = host_consents_cancel,
+        .drop = host_consents_drop,
+        .take = host_consents_take,
     };
     const struct consent_parts parts = {
         .loop = host->loop,

@@ -23,7 +23,7 @@ void host_covers_free(struct host_covers *covers)
     *covers = (struct host_covers){0};
 }
 
-static void add_project(void *data, const char *root)
+static void covers_add_project(void *data, const char *root)
 {
     host_covers_add(data, &(struct host_cover){.path = kg_path_join(root, PROJECT_DIR),
                                                .ahead = true,
@@ -49,7 +49,7 @@ static bool may_hold(const struct host_process *process)
 
 void host_covers_collect(const struct host *host, struct host_covers *ret_covers)
 {
-    host->project_ops->roots(host->projects, add_project, ret_covers);
+    host->project_ops->roots(host->projects, covers_add_project, ret_covers);
     for (size_t i = 0; i < host->plugin_count; i++)
         if (host->plugins[i]->dev != NULL)
             host_covers_add(ret_covers,

@@ -50,7 +50,7 @@ struct host_dev {
 
 /* -- what is told ------------------------------------------------------------------------------ */
 
-static int64_t since_start_us(const struct host_dev *dev, uint64_t at_ns)
+static int64_t host_dev_since_start_us(const struct host_dev *dev, uint64_t at_ns)
 {
     return ((int64_t)at_ns - (int64_t)dev->start_ns) / 1000;
 }
@@ -61,7 +61,7 @@ static struct kg_json_writer line_begin(const struct host_dev *dev, struct kg_bu
 {
     struct kg_json_writer json = kg_json_writer(line);
     kg_json_begin(&json, '{');
-    kg_json_named_int(&json, "t_us", since_start_us(dev, kg_monotonic_ns()));
+    kg_json_named_int(&json, "t_us", host_dev_since_start_us(dev, kg_monotonic_ns()));
     kg_json_named_text(&json, "type", type);
     return json;
 }
@@ -74,15 +74,15 @@ static void line_end(struct host_dev *dev, struct kg_buf *line, struct kg_json_w
         dev->ops->on_line(dev->data, kg_buf_view(line));
 }
 
-static struct host_plugin *plugin_of(const struct host_dev *dev)
+static struct host_plugin *host_dev_plugin_of(const struct host_dev *dev)
 {
     return dev->name ? host_plugin_find(dev->host, kg_str(dev->name)) : NULL;
 }
 
-static void tell_started(struct host_dev *dev, const char *type)
+static void host_dev_tell_started(struct host_dev *dev, const char *type)
 {
     kg_auto(kg_buf_free) struct kg_buf line = {0};
-    const struct host_plugin *plugin = plugin_of(dev);
+    const struct host_plugin *plugin = host_dev_plugin_of(dev);
     struct kg_json_writer json = line_begin(dev, &line, type);
     kg_json_named_text(&json, "name", dev->name);
     kg_json_named_text(&json, "folder", dev->path);
@@ -142,7 +142,8 @@ struct tap {
     struct tap *next;
 };
 
-static void on_record(struct host_trace_listener *listener, uint64_t at_ns, struct kg_str body)
+static void host_dev_on_record(struct host_trace_listener *listener, uint64_t at_ns,
+                               struct kg_str body)
 {
     const struct tap *tap = KG_CONTAINER(listener, struct tap, listener);
     struct host_dev *dev = tap->dev;
@@ -153,7 +154,7 @@ static void on_record(struct host_trace_listener *listener, uint64_t at_ns, stru
     if (process->whom.kind != HOST_NOBODY) /* it is one of several; no name needs escapes */
         kg_buf_printf(&whole, "\"process\":\"%s\",", process->name);
     kg_buf_str(&whole, body);
-    int64_t t_us = since_start_us(dev, at_ns);
+    int64_t t_us = host_dev_since_start_us(dev, at_ns);
     trace_put_record(&line, t_us, kg_buf_view(&whole));
     dev->ops->on_record(dev->data, t_us, kg_buf_view(&line));
 }
@@ -173,7 +174,7 @@ void host_dev_joined(struct host_dev *dev, struct host_process *process)
 {
     struct kg_err err;
     struct tap *tap = kg_alloc(sizeof(*tap));
-    *tap = (struct tap){{.on_record = on_record, .on_end = on_tap_end}, dev, dev->taps};
+    *tap = (struct tap){{.on_record = host_dev_on_record, .on_end = on_tap_end}, dev, dev->taps};
     dev->taps = tap;
     if (host_trace_listen(process, &tap->listener, &err) == 0)
         return;
@@ -230,7 +231,7 @@ static struct consent *take_consent(const struct host_dev *dev, struct kg_id *id
 }
 
 /* Nobody needs an answer to it any more. */
-static void withdraw(struct host_dev *dev)
+static void host_dev_withdraw(struct host_dev *dev)
 {
     struct kg_err err;
     struct consent *consent = take_consent(dev, &dev->consent);
@@ -238,7 +239,8 @@ static void withdraw(struct host_dev *dev)
         kg_log_about(KG_ERROR_LEVEL, dev->name, "%s", err.message);
 }
 
-static void end(struct host_dev *dev, const struct kg_err *err, const struct kg_problems *problems)
+static void host_dev_end(struct host_dev *dev, const struct kg_err *err,
+                         const struct kg_problems *problems)
 {
     const struct host_dev_ops *ops = dev->ops;
     if (dev->ending)
@@ -255,22 +257,22 @@ void host_dev_leave(struct host_dev *dev)
     struct kg_err err;
     dev->ops = NULL;
     kg_fail(&err, KG_E_CANCELLED, "the one who ran it has left");
-    end(dev, &err, NULL);
+    host_dev_end(dev, &err, NULL);
 }
 
 /* -- the place of the plugin ------------------------------------------------------------------- */
 
-static void put_in(void *data)
+static void host_dev_put_in(void *data)
 {
     struct host_dev *dev = data;
-    struct host_plugin *plugin = plugin_of(dev);
+    struct host_plugin *plugin = host_dev_plugin_of(dev);
     host_plugin_move(plugin ? plugin : host_plugin_add(dev->host, dev->name), dev);
 }
 
 static void put_out(void *data)
 {
     struct host_dev *dev = data;
-    struct host_plugin *plugin = plugin_of(dev);
+    struct host_plugin *plugin = host_dev_plugin_of(dev);
     if (plugin != NULL && plugin->dev == dev)
         host_plugin_move(plugin, NULL);
 }
@@ -293,7 +295,7 @@ static void take_away(struct loop_task *task)
     struct host_dev *dev = KG_CONTAINER(task, struct host_dev, end_task);
     if (dev->host->stopping || dev->look != NULL || dev->exchanging)
         return; /* it goes with the host, or when that is done */
-    withdraw(dev);
+    host_dev_withdraw(dev);
     if (!dev->is_there) {
         unlist(dev);
         dev_free(dev);
@@ -303,9 +305,9 @@ static void take_away(struct loop_task *task)
     host_exchange(dev->host, dev->name, put_out, on_out, dev);
 }
 
-static void answer_consent(struct host_dev *dev, const struct kg_err *err_or_null)
+static void host_dev_answer_consent(struct host_dev *dev, const struct kg_err *err_or_null)
 {
-    const struct host_plugin *plugin = plugin_of(dev);
+    const struct host_plugin *plugin = host_dev_plugin_of(dev);
     struct consent *consent = take_consent(dev, &dev->taking);
     if (consent != NULL && err_or_null != NULL)
         consent_failed(consent, err_or_null);
@@ -322,9 +324,9 @@ static void on_in(void *data, const struct host_changed *changed, const struct k
     struct host_dev *dev = data;
     const char *type = dev->is_there ? "restarted" : "started";
     dev->exchanging = false;
-    answer_consent(dev, err_or_null);
+    host_dev_answer_consent(dev, err_or_null);
     if (err_or_null != NULL) {
-        end(dev, err_or_null, NULL);
+        host_dev_end(dev, err_or_null, NULL);
         return;
     }
     audit_emit(dev->host->audit,
@@ -332,7 +334,7 @@ static void on_in(void *data, const struct host_changed *changed, const struct k
                AUDIT_V_TEXT(dev->name), AUDIT_V_TEXT(dev->path),
                AUDIT_V_TEXT(changed->outcome.version), AUDIT_V_TEXT(dev->operator_id));
     dev->is_there = true;
-    tell_started(dev, type);
+    host_dev_tell_started(dev, type);
     advance(dev);
 }
 
@@ -344,12 +346,12 @@ static void run_by(struct host_dev *dev, struct kg_buf *text)
     *text = (struct kg_buf){0};
     dev->waits = false;
     dev->exchanging = true;
-    host_exchange(dev->host, dev->name, put_in, on_in, dev);
+    host_exchange(dev->host, dev->name, host_dev_put_in, on_in, dev);
 }
 
 /* -- asking ------------------------------------------------------------------------------------ */
 
-static void on_consent(struct consent_listener *listener, struct consent *consent)
+static void host_dev_on_consent(struct consent_listener *listener, struct consent *consent)
 {
     struct host_dev *dev = KG_CONTAINER(listener, struct host_dev, listener);
     enum consent_state state = consent_state(consent);
@@ -362,21 +364,21 @@ static void on_consent(struct consent_listener *listener, struct consent *consen
     else
         kg_fail(&err, KG_E_REFUSED, "declined: it is not run");
     if (state == CONSENT_EXPIRED || dev->text.length == 0)
-        end(dev, &err, NULL);
+        host_dev_end(dev, &err, NULL);
     else
         tell_problem(dev, "declined", &err, NULL);
 }
 
 /* All of its processes, as host_dev_may_run says. */
-static void follow(struct host_dev *dev)
+static void host_dev_follow(struct host_dev *dev)
 {
-    struct host_plugin *plugin = plugin_of(dev);
+    struct host_plugin *plugin = host_dev_plugin_of(dev);
     if (plugin != NULL && plugin->dev == dev)
         host_plugin_follow(plugin);
 }
 
 /* Takes the offer over. */
-static void ask(struct host_dev *dev, struct store_offer *offer, struct kg_buf *text)
+static void host_dev_ask(struct host_dev *dev, struct store_offer *offer, struct kg_buf *text)
 {
     struct host *host = dev->host;
     struct kg_err err;
@@ -385,11 +387,11 @@ static void ask(struct host_dev *dev, struct store_offer *offer, struct kg_buf *
         .operator_id = dev->operator_id,
     };
     dev->waits = true;
-    follow(dev);
+    host_dev_follow(dev);
     struct consent *consent = consent_raise(host->consents, &request, &err);
     if (consent == NULL) {
         host_offer_drop(host, offer);
-        end(dev, &err, NULL);
+        host_dev_end(dev, &err, NULL);
         return;
     }
     kg_buf_free(&dev->offered);
@@ -446,7 +448,7 @@ static void look_free(struct look *look)
     free(look);
 }
 
-static void run_look(struct loop_job *job)
+static void host_dev_run_look(struct loop_job *job)
 {
     struct look *look = KG_CONTAINER(job, struct look, job);
     kg_auto(kg_problems_free) struct kg_problems none = {0};
@@ -472,7 +474,7 @@ static bool counts(void *data, const char *name_or_null)
     return true;
 }
 
-static void on_quiet(void *data)
+static void host_dev_on_quiet(void *data)
 {
     struct host_dev *dev = data;
     dev->look_again = true;
@@ -480,9 +482,9 @@ static void on_quiet(void *data)
 }
 
 /* Anew each time: folders come and go. */
-static void watch(struct host_dev *dev, const struct dev_folder *folder)
+static void host_dev_watch(struct host_dev *dev, const struct dev_folder *folder)
 {
-    static const struct host_watch_ops ops = {.counts = counts, .on_quiet = on_quiet};
+    static const struct host_watch_ops ops = {.counts = counts, .on_quiet = host_dev_on_quiet};
     struct kg_err err;
     if (dev->watch == NULL)
         dev->watch = host_watch_new(dev->host->loop, &ops, dev);
@@ -501,8 +503,8 @@ static void watch(struct host_dev *dev, const struct dev_folder *folder)
     dev->warned = true;
 }
 
-static int check_same(const struct host_dev *dev, const struct dev_folder *folder,
-                      struct kg_err *err)
+static int host_dev_check_same(const struct host_dev *dev, const struct dev_folder *folder,
+                               struct kg_err *err)
 {
     if (dev->inode == 0 || (folder->device == dev->device && folder->inode == dev->inode))
         return 0;
@@ -529,7 +531,7 @@ static bool queue_behind(struct host_dev *dev, const char *name)
 }
 
 /* What the folder may be called by does not change while it runs, and one run has the name. */
-static int check_name(const struct host_dev *dev, const char *name, struct kg_err *err)
+static int host_dev_check_name(const struct host_dev *dev, const char *name, struct kg_err *err)
 {
     if (dev->name != NULL && strcmp(dev->name, name) != 0) {
         kg_fail(err, KG_E_INVALID_MANIFEST, "the plugin is called %s now, and was %s", name,
@@ -547,7 +549,7 @@ static int check_name(const struct host_dev *dev, const char *name, struct kg_er
 /* What is said to the operator of the plugin whose place it takes. */
 static void name_installed(const struct host_dev *dev, struct store_offer *offer)
 {
-    const struct host_plugin *plugin = plugin_of(dev);
+    const struct host_plugin *plugin = host_dev_plugin_of(dev);
     if (plugin != NULL && plugin->dev == NULL && plugin->manifest != NULL)
         offer->installed_version = kg_strdup(plugin->manifest->version);
 }
@@ -555,62 +557,62 @@ static void name_installed(const struct host_dev *dev, struct store_offer *offer
 /* The manifest is as it should be: it is run by, or it is asked for. */
 static void follow_manifest(struct host_dev *dev, struct look *look)
 {
-    withdraw(dev);
+    host_dev_withdraw(dev);
     if (!store_offer_asks(look->offer)) {
         run_by(dev, &look->text);
         return;
     }
     name_installed(dev, look->offer);
-    ask(dev, kg_steal(&look->offer), &look->text);
+    host_dev_ask(dev, kg_steal(&look->offer), &look->text);
 }
 
-static void judge(struct host_dev *dev, struct look *look)
+static void host_dev_judge(struct host_dev *dev, struct look *look)
 {
     const char *name = look->offer ? look->offer->manifest->name : NULL;
     if (name != NULL && queue_behind(dev, name))
         return;
-    if (name != NULL && check_name(dev, name, &look->manifest_err) == 0) {
+    if (name != NULL && host_dev_check_name(dev, name, &look->manifest_err) == 0) {
         if (dev->name == NULL)
             dev->name = kg_strdup(name);
         follow_manifest(dev, look);
     } else if (dev->name == NULL) {
-        end(dev, &look->manifest_err, &look->problems);
+        host_dev_end(dev, &look->manifest_err, &look->problems);
     } else {
         tell_problem(dev, "invalid", &look->manifest_err, &look->problems);
     }
 }
 
-static void on_looked(struct loop_job *job)
+static void host_dev_on_looked(struct loop_job *job)
 {
     struct look *look = KG_CONTAINER(job, struct look, job);
     struct host_dev *dev = look->dev;
     bool first = dev->inode == 0;
     dev->look = NULL;
     if (!dev->ending && look->result == 0)
-        look->result = check_same(dev, &look->folder, &look->err);
+        look->result = host_dev_check_same(dev, &look->folder, &look->err);
     if (dev->ending || dev->exchanging) {
         dev->look_again = true; /* a yes came first, and what it is compared with is another now */
         advance(dev);
     } else if (look->result < 0) {
-        end(dev, &look->err, NULL);
+        host_dev_end(dev, &look->err, NULL);
     } else {
         bool same = !first && look->folder.digest == dev->digest && !look->folder.cut;
         dev->device = look->folder.device;
         dev->inode = look->folder.inode;
         dev->digest = look->folder.digest;
-        watch(dev, &look->folder);
+        host_dev_watch(dev, &look->folder);
         if (!first && !same)
             tell_changed(dev);
         forget_changed(dev);
         if (!same)
-            judge(dev, look);
+            host_dev_judge(dev, look);
         advance(dev);
     }
     host_store_job_done(look->host);
     look_free(look);
 }
 
-static void begin_look(struct host_dev *dev)
+static void host_dev_begin_look(struct host_dev *dev)
 {
     struct look *look = kg_alloc(sizeof(*look));
     look->host = dev->host;
@@ -621,8 +623,8 @@ static void begin_look(struct host_dev *dev)
         .kept = policy_kept(dev->host->paths, dev->host->plugins_dir),
     };
     kg_buf_str(&look->before, kg_buf_view(&dev->text));
-    look->job.run = run_look;
-    look->job.done = on_looked;
+    look->job.run = host_dev_run_look;
+    look->job.done = host_dev_on_looked;
     dev->look = look;
     dev->look_again = false;
     host_store_job(dev->host, &look->job);
@@ -636,12 +638,12 @@ static void advance(struct host_dev *dev)
     if (dev->ending)
         loop_defer(dev->host->loop, &dev->end_task);
     else if (dev->look_again && !dev->behind)
-        begin_look(dev);
+        host_dev_begin_look(dev);
 }
 
 /* -- runs -------------------------------------------------------------------------------------- */
 
-static int check_start(const struct host *host, const char *path, struct kg_err *err)
+static int host_dev_check_start(const struct host *host, const char *path, struct kg_err *err)
 {
     size_t count = 0;
     if (host->stopping)
@@ -658,7 +660,7 @@ static int check_start(const struct host *host, const char *path, struct kg_err 
 struct host_dev *host_dev_start(struct host *host, const char *path, const char *operator_id,
                                 const struct host_dev_ops *ops, void *data, struct kg_err *err)
 {
-    if (check_start(host, path, err) < 0)
+    if (host_dev_check_start(host, path, err) < 0)
         return NULL;
     struct host_dev *dev = kg_alloc(sizeof(*dev));
     dev->host = host;
@@ -671,9 +673,9 @@ struct host_dev *host_dev_start(struct host *host, const char *path, const char 
     dev->start_ns = kg_monotonic_ns();
     dev->next = host->devs;
     host->devs = dev;
-    dev->listener.on_change = on_consent;
+    dev->listener.on_change = host_dev_on_consent;
     consent_listen(host->consents, &dev->listener);
-    begin_look(dev);
+    host_dev_begin_look(dev);
     return dev;
 }
 
@@ -683,7 +685,7 @@ void host_devs_stop(struct host *host)
     kg_fail(&err, KG_E_STOPPING, "the daemon is stopping");
     for (struct host_dev *dev = host->devs; dev != NULL; dev = dev->next) {
         consent_unlisten(host->consents, &dev->listener);
-        end(dev, &err, NULL);
+        host_dev_end(dev, &err, NULL);
     }
 }
 

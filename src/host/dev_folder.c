@@ -32,8 +32,8 @@ void dev_folder_free(struct dev_folder *folder)
 
 /* -- whether it may be shown in a cage --------------------------------------------------------- */
 
-static int refuse(const struct dev_place *place, const char *why, const char *hint,
-                  struct kg_err *err)
+static int dev_folder_refuse(const struct dev_place *place, const char *why, const char *hint,
+                             struct kg_err *err)
 {
     kg_fail(err, KG_E_REFUSED, "folder %.400s: %s", place->path, why);
     return kg_hint(err, "%s", hint);
@@ -65,14 +65,15 @@ static int check_real(const struct dev_place *place, struct kg_err *err)
     return kg_hint(err, "use the real path, %.200s", real);
 }
 
-static int check_owner(const struct dev_place *place, struct kg_err *err)
+static int dev_folder_check_owner(const struct dev_place *place, struct kg_err *err)
 {
     if (!cage_place_may_be_installed(place->path))
-        return refuse(place, "it is the system's own", "give the plugin a folder of its own", err);
+        return dev_folder_refuse(place, "it is the system's own",
+                                 "give the plugin a folder of its own", err);
     for (char **kept = place->kept; *kept != NULL; kept++)
         if (kg_path_within(place->path, *kept) || kg_path_within(*kept, place->path))
-            return refuse(place, "it belongs to kaged itself, or holds what does",
-                          "give the plugin a folder outside of kaged's own", err);
+            return dev_folder_refuse(place, "it belongs to kaged itself, or holds what does",
+                                     "give the plugin a folder outside of kaged's own", err);
     return 0;
 }
 
@@ -190,7 +191,7 @@ int dev_folder_look(const struct dev_place *place, struct dev_folder *ret_folder
     struct stat there;
     int result = check_real(place, err);
     if (result == 0)
-        result = check_owner(place, err);
+        result = dev_folder_check_owner(place, err);
     if (result == 0)
         result = check_all_writers(place, err);
     if (result < 0)

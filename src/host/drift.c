@@ -34,7 +34,7 @@ void host_note_drift(struct host_named named, const struct kg_err *err)
 
 /* -- in full ----------------------------------------------------------------------------------- */
 
-static void run_check(struct loop_job *job)
+static void drift_run_check(struct loop_job *job)
 {
     struct check *check = KG_CONTAINER(job, struct check, job);
     check->result = store_check_full(check->host->store, check->named.plugin->name, &check->err);
@@ -71,7 +71,7 @@ void host_check_in_full(struct host_named named, host_checked_fn *on_done, void 
     check->named = host_keep(named);
     check->on_done = on_done;
     check->data = data;
-    check->job.run = run_check;
+    check->job.run = drift_run_check;
     check->job.done = on_check_done;
     if (named.process != NULL)
         host_process_raise(named.process, HOST_ON_CHECK);
@@ -100,7 +100,7 @@ int host_check_quick(const struct host_process *process, struct kg_err *err)
 }
 
 /* Where it does not tell, a full check follows, and the start that. */
-static int look(struct host_process *process, struct kg_err *err)
+static int drift_look(struct host_process *process, struct kg_err *err)
 {
     int result = host_check_quick(process, err);
     if (result == -EAGAIN)
@@ -124,7 +124,7 @@ void host_start_if_approved(struct host_process *process)
         report_unstartable(process, &err);
         return;
     }
-    int result = look(process, &err);
+    int result = drift_look(process, &err);
     if (result == 0) {
         process->plugin->drift = (struct kg_err){.code = KG_OK};
         host_process_raise(process, HOST_ON_APPROVED);
@@ -139,8 +139,8 @@ void host_start_if_approved(struct host_process *process)
  */
 int host_check_start(struct host_process *process, struct kg_err *err)
 {
-    int result =
-        process->standing == HOST_STARTS ? host_check_quick(process, err) : look(process, err);
+    int result = process->standing == HOST_STARTS ? host_check_quick(process, err)
+                                                  : drift_look(process, err);
     if (result == 0)
         return 0;
     err->code = KG_E_NOT_APPROVED; /* what cannot be looked at is not approved either */

@@ -68,26 +68,26 @@ void host_message_free(struct host_message *message)
         free(message);
 }
 
-static void put_pair(struct kg_buf *buf, const char *key, struct kg_str text)
+static void host_events_put_pair(struct kg_buf *buf, const char *key, struct kg_str text)
 {
     kg_buf_text(buf, key);
     kg_json_put_string(buf, text);
 }
 
-static void put_text(struct kg_buf *buf, const char *key, const char *text_or_null)
+static void host_events_put_text(struct kg_buf *buf, const char *key, const char *text_or_null)
 {
     if (text_or_null != NULL)
-        put_pair(buf, key, kg_str(text_or_null));
+        host_events_put_pair(buf, key, kg_str(text_or_null));
 }
 
 static void write_plugin_event(const struct host_event *event, struct kg_buf *buf)
 {
     char at[KG_TIME_TEXT];
     kg_time_format(event->at_ms, at);
-    put_pair(buf, "{\"type\":", kg_str(host_event_type_names[event->type]));
-    put_pair(buf, ",\"plugin\":", event->plugin);
-    put_text(buf, ",\"request_id\":", event->request_id);
-    put_text(buf, ",\"session_id\":", event->session_id);
+    host_events_put_pair(buf, "{\"type\":", kg_str(host_event_type_names[event->type]));
+    host_events_put_pair(buf, ",\"plugin\":", event->plugin);
+    host_events_put_text(buf, ",\"request_id\":", event->request_id);
+    host_events_put_text(buf, ",\"session_id\":", event->session_id);
     if (event->type != HOST_EVENT_STATE) {
         static const char *const names[HOST_EVENT_TYPE_COUNT] = {
             [HOST_EVENT_NOTIFICATION] = ",\"method\":",
@@ -95,27 +95,27 @@ static void write_plugin_event(const struct host_event *event, struct kg_buf *bu
             [HOST_EVENT_LOG] = ",\"level\":",
             [HOST_EVENT_QUESTION] = ",\"state\":",
         };
-        put_pair(buf, names[event->type], event->name);
+        host_events_put_pair(buf, names[event->type], event->name);
         kg_buf_text(buf, ",\"params\":");
         kg_buf_str(buf, event->params.length > 0 ? event->params : KG_STR("null"));
     } else {
-        put_pair(buf, ",\"from\":", kg_str(event->from));
-        put_pair(buf, ",\"to\":", event->name);
-        put_pair(buf, ",\"reason\":", kg_str(event->reason));
+        host_events_put_pair(buf, ",\"from\":", kg_str(event->from));
+        host_events_put_pair(buf, ",\"to\":", event->name);
+        host_events_put_pair(buf, ",\"reason\":", kg_str(event->reason));
     }
-    put_pair(buf, ",\"at\":", kg_str(at));
+    host_events_put_pair(buf, ",\"at\":", kg_str(at));
     kg_buf_char(buf, '}');
 }
 
-static void write_move(const struct host_event *event, struct kg_buf *buf)
+static void host_events_write_move(const struct host_event *event, struct kg_buf *buf)
 {
     char at[KG_TIME_TEXT];
     kg_time_format(event->at_ms, at);
-    put_pair(buf, "{\"type\":", kg_str(host_event_type_names[event->type]));
-    put_pair(buf, ",\"session_id\":", kg_str(event->session_id));
-    put_pair(buf, ",\"from\":", kg_str(event->from));
-    put_pair(buf, ",\"to\":", event->name);
-    put_pair(buf, ",\"at\":", kg_str(at));
+    host_events_put_pair(buf, "{\"type\":", kg_str(host_event_type_names[event->type]));
+    host_events_put_pair(buf, ",\"session_id\":", kg_str(event->session_id));
+    host_events_put_pair(buf, ",\"from\":", kg_str(event->from));
+    host_events_put_pair(buf, ",\"to\":", event->name);
+    host_events_put_pair(buf, ",\"at\":", kg_str(at));
     kg_buf_char(buf, '}');
 }
 
@@ -123,7 +123,8 @@ static void write_move(const struct host_event *event, struct kg_buf *buf)
 static void write_event(const struct host_event *event, struct kg_buf *buf)
 {
     if (event->type != HOST_EVENT_AUDIT) {
-        (event->type == HOST_EVENT_BRANCH ? write_move : write_plugin_event)(event, buf);
+        (event->type == HOST_EVENT_BRANCH ? host_events_write_move : write_plugin_event)(event,
+                                                                                         buf);
         return;
     }
     kg_buf_text(buf, "{\"type\":\"audit\",");
@@ -145,7 +146,7 @@ struct host_message *host_event_message(struct host_event *event)
 /* -- what happens ------------------------------------------------------------------------------ */
 
 /* A listener may leave while it is told, and so may others. */
-static void tell(struct host_events *events, struct host_event *event)
+static void host_events_tell(struct host_events *events, struct host_event *event)
 {
     for (struct host_listener *at = events->listeners; at != NULL; at = events->next) {
         events->next = at->next;
@@ -166,7 +167,7 @@ void host_events_notification(struct host_events *events, const char *plugin, st
         .params = params,
         .at_ms = kg_wall_ms(),
     };
-    tell(events, &event);
+    host_events_tell(events, &event);
 }
 
 void host_events_state(struct host_events *events, const char *plugin, const char *from,
@@ -182,7 +183,7 @@ void host_events_state(struct host_events *events, const char *plugin, const cha
         .reason = reason,
         .at_ms = kg_wall_ms(),
     };
-    tell(events, &event);
+    host_events_tell(events, &event);
 }
 
 void host_events_progress(struct host_events *events, const char *plugin, const char *method,
@@ -199,7 +200,7 @@ void host_events_progress(struct host_events *events, const char *plugin, const 
         .session_id = asker->session_id,
         .at_ms = kg_wall_ms(),
     };
-    tell(events, &event);
+    host_events_tell(events, &event);
 }
 
 void host_events_log(struct host_events *events, const char *plugin, struct kg_str level,
@@ -214,7 +215,7 @@ void host_events_log(struct host_events *events, const char *plugin, struct kg_s
         .params = message,
         .at_ms = kg_wall_ms(),
     };
-    tell(events, &event);
+    host_events_tell(events, &event);
 }
 
 void host_events_question(struct host_events *events, const char *plugin, const char *session_id,
@@ -230,7 +231,7 @@ void host_events_question(struct host_events *events, const char *plugin, const 
         .session_id = session_id,
         .at_ms = kg_wall_ms(),
     };
-    tell(events, &event);
+    host_events_tell(events, &event);
 }
 
 void host_events_branch(struct host_events *events, const char *session_id, const char *from,
@@ -245,7 +246,7 @@ void host_events_branch(struct host_events *events, const char *session_id, cons
         .session_id = session_id,
         .at_ms = kg_wall_ms(),
     };
-    tell(events, &event);
+    host_events_tell(events, &event);
 }
 
 /* The plugin that an event is about is in its field "name"; others may have a name, too. */
@@ -269,7 +270,7 @@ static __attribute__((noinline)) void tell_audited(struct host_events *events, s
         .name = kg_str(name),
         .line = line,
     };
-    tell(events, &event);
+    host_events_tell(events, &event);
 }
 
 void host_events_audit(struct host_events *events, struct kg_str line, enum audit_event audited)

@@ -24,8 +24,8 @@ static const struct kg_node *find_setting(const struct kg_node *settings, struct
     return NULL;
 }
 
-static int put_value(const struct kg_node *value, struct kg_str key, struct kg_buf *out,
-                     struct kg_err *err)
+static int fill_in_put_value(const struct kg_node *value, struct kg_str key, struct kg_buf *out,
+                             struct kg_err *err)
 {
     if (value->type == KG_ARRAY || value->type == KG_OBJECT)
         return kg_fail(err, KG_E_INVALID_CONFIG, "the setting \"%.*s\" is not a single value",
@@ -40,8 +40,8 @@ static int put_value(const struct kg_node *value, struct kg_str key, struct kg_b
     return 0;
 }
 
-static int put_variable(char *const *env, struct kg_str name, struct kg_buf *out,
-                        struct kg_err *err)
+static int fill_in_put_variable(char *const *env, struct kg_str name, struct kg_buf *out,
+                                struct kg_err *err)
 {
     const char *value = NULL;
     for (; *env != NULL; env++)
@@ -57,26 +57,26 @@ static int put_variable(char *const *env, struct kg_str name, struct kg_buf *out
 }
 
 /* inside: what stands between the braces. What is none of ours stays as it is. */
-static int put_place(const struct host_filling *by, const struct kg_node *settings,
-                     struct kg_str inside, struct kg_buf *out, struct kg_err *err)
+static int fill_in_put_place(const struct host_filling *by, const struct kg_node *settings,
+                             struct kg_str inside, struct kg_buf *out, struct kg_err *err)
 {
     if (kg_str_is(inside, "plugin_dir") || kg_str_is(inside, "data_dir")) {
         kg_buf_text(out, kg_str_is(inside, "data_dir") ? by->data_dir : by->plugin_dir);
         return 0;
     }
     if (kg_str_starts(inside, VARIABLE) && by->env != NULL)
-        return put_variable(by->env, kg_str_from(inside, strlen(VARIABLE)), out, err);
+        return fill_in_put_variable(by->env, kg_str_from(inside, strlen(VARIABLE)), out, err);
     if (!kg_str_starts(inside, PREFIX)) {
         kg_buf_printf(out, "${%.*s}", KG_STR_ARG(inside));
         return 0;
     }
     struct kg_str key = kg_str_from(inside, strlen(PREFIX));
     const struct kg_node *value = find_setting(settings, key, err);
-    return value == NULL ? -EINVAL : put_value(value, key, out, err);
+    return value == NULL ? -EINVAL : fill_in_put_value(value, key, out, err);
 }
 
-static int fill_in(const char *text, const struct host_filling *by, const struct kg_node *settings,
-                   char ***list, struct kg_err *err)
+static int fill_in_fill_in(const char *text, const struct host_filling *by,
+                           const struct kg_node *settings, char ***list, struct kg_err *err)
 {
     kg_auto(kg_buf_free) struct kg_buf out = {0};
     for (const char *at = text, *begin; *at != '\0';) {
@@ -88,7 +88,7 @@ static int fill_in(const char *text, const struct host_filling *by, const struct
         }
         kg_buf_append(&out, at, (size_t)(begin - at));
         struct kg_str inside = {begin + 2, (size_t)(end - begin - 2)};
-        int result = put_place(by, settings, inside, &out, err);
+        int result = fill_in_put_place(by, settings, inside, &out, err);
         if (result < 0)
             return result;
         at = end + 1;
@@ -98,7 +98,7 @@ static int fill_in(const char *text, const struct host_filling *by, const struct
 }
 
 /* An argument that is one setting, and that setting a list; NULL: it is not. */
-static const struct kg_node *list_of(const char *text, const struct kg_node *settings)
+static const struct kg_node *fill_in_list_of(const char *text, const struct kg_node *settings)
 {
     static const char prefix[] = "${" PREFIX;
     struct kg_str word = kg_str(text);
@@ -115,7 +115,7 @@ static int spread(const struct kg_node *list, char ***words, struct kg_err *err)
     int result = 0;
     for (uint32_t i = 0; i < list->count && result == 0; i++) {
         kg_auto(kg_buf_free) struct kg_buf word = {0};
-        result = put_value(&list->items[i], KG_STR("[]"), &word, err);
+        result = fill_in_put_value(&list->items[i], KG_STR("[]"), &word, err);
         if (result == 0)
             kg_list_add(words, kg_str_dup(kg_buf_view(&word)));
     }
@@ -134,9 +134,9 @@ int host_fill_in(const char *const *words, enum host_words kind, const struct ho
     if (is_command && words[0] != NULL)
         kg_list_add(&filled, kg_strdup(*words++));
     for (; *words != NULL && result == 0; words++) {
-        const struct kg_node *list = is_command ? list_of(*words, settings) : NULL;
-        result =
-            list != NULL ? spread(list, &filled, err) : fill_in(*words, by, settings, &filled, err);
+        const struct kg_node *list = is_command ? fill_in_list_of(*words, settings) : NULL;
+        result = list != NULL ? spread(list, &filled, err)
+                              : fill_in_fill_in(*words, by, settings, &filled, err);
     }
     if (result < 0) {
         kg_list_free(filled);

@@ -37,7 +37,8 @@ bool host_grants_renew(struct host_process *process)
     return differ;
 }
 
-static bool has_own_lines(const struct local *local, const char *plugin, const char *project)
+static bool host_grants_has_own_lines(const struct local *local, const char *plugin,
+                                      const char *project)
 {
     for (size_t i = 0; i < local->grant_count; i++)
         if (kg_str_is(local->grants[i].plugin, plugin) &&
@@ -51,7 +52,8 @@ bool host_is_of_project(const struct host *host, const struct manifest *manifest
 {
     kg_auto(grants_free) struct grants grants = {0};
     const struct host_whom whom = {.project = project_or_null};
-    if (project_or_null != NULL && has_own_lines(host->local, manifest->name, project_or_null))
+    if (project_or_null != NULL &&
+        host_grants_has_own_lines(host->local, manifest->name, project_or_null))
         return true;
     host_grants_make(host, manifest, &whom, &grants);
     return policy_is_of_project(manifest, &grants.set, settings);
@@ -87,7 +89,7 @@ static void granting_free(struct granting *granting)
 }
 
 /* All that is asked for, each once. */
-static int read_lines(struct granting *granting, char *const *lines, struct kg_err *err)
+static int host_grants_read_lines(struct granting *granting, char *const *lines, struct kg_err *err)
 {
     kg_auto(capability_remarks_free) struct capability_remarks remarks = {0};
     int result = capability_set_parse(lines, &granting->lines, &remarks, err);
@@ -120,7 +122,8 @@ static struct host_process *concerned(const struct granting *granting)
 }
 
 /* Whether a cage can be planned that has these and nothing else. */
-static int plan(struct host_cage_parts parts, const struct capability_set *set, struct kg_err *err)
+static int host_grants_plan(struct host_cage_parts parts, const struct capability_set *set,
+                            struct kg_err *err)
 {
     const struct grants only = {.set = *set, .declared = set->count};
     parts.grants = &only;
@@ -136,13 +139,13 @@ static int plan(struct host_cage_parts parts, const struct capability_set *set, 
  * path of a project that nobody has entered yet is looked at when it is, and one who can have no
  * cage at all is not told so here.
  */
-static int check_line(struct host_cage_parts parts, const struct capability *line,
-                      struct kg_err *err)
+static int host_grants_check_line(struct host_cage_parts parts, const struct capability *line,
+                                  struct kg_err *err)
 {
     const struct capability_set nothing = {0}, one = {(struct capability *)line, 1};
     if (kg_str_starts(kg_str(line->path), "project:/") && parts.project_root == NULL)
         return 0;
-    if (plan(parts, &one, err) == 0 || plan(parts, &nothing, NULL) < 0)
+    if (host_grants_plan(parts, &one, err) == 0 || host_grants_plan(parts, &nothing, NULL) < 0)
         return 0;
     err->code = KG_E_REFUSED;
     return -EINVAL;
@@ -161,7 +164,7 @@ int host_check_added(struct host_cage_parts parts, const struct store_offer *off
         kg_auto(capability_free) struct capability line = {0};
         if (offer->own[i].kind == STORE_OWN_GRANTED && offer->own[i].difference == STORE_NEW &&
             capability_parse(kg_str(offer->own[i].text), &line, NULL) == 0)
-            result = check_line(parts, &line, err);
+            result = host_grants_check_line(parts, &line, err);
     }
     return result;
 }
@@ -178,7 +181,7 @@ static int check_closable(const struct granting *granting, const struct capabili
     return kg_hint(err, "use the real path, %s", real);
 }
 
-static int check_lines(const struct granting *granting, struct kg_err *err)
+static int host_grants_check_lines(const struct granting *granting, struct kg_err *err)
 {
     const struct host *host = granting->plugin->host;
     const struct host_named named = {granting->plugin, concerned(granting)};
@@ -189,11 +192,11 @@ static int check_lines(const struct granting *granting, struct kg_err *err)
         if (granting->revokes)
             result = check_closable(granting, &granting->lines.items[i], err);
         else if (host->no_cage.code == KG_OK)
-            result = check_line(parts, &granting->lines.items[i], err);
+            result = host_grants_check_line(parts, &granting->lines.items[i], err);
     return result;
 }
 
-static void run(struct loop_job *job)
+static void host_grants_run(struct loop_job *job)
 {
     struct granting *granting = KG_CONTAINER(job, struct granting, job);
     const struct store_grant grant = {
@@ -221,7 +224,7 @@ static void audit(const struct granting *granting)
 }
 
 /* One that failed for want of it gets another try. A change of the store reads it all itself. */
-static void apply(struct host_plugin *plugin, char ***restarted)
+static void host_grants_apply(struct host_plugin *plugin, char ***restarted)
 {
     struct host *host = plugin->host;
     if (plugin->gone || plugin->change != NULL || host->stopping)
@@ -246,11 +249,11 @@ static int take_effect(struct granting *granting, char ***restarted)
     if (result < 0)
         return result;
     audit(granting);
-    apply(granting->plugin, restarted);
+    host_grants_apply(granting->plugin, restarted);
     return 0;
 }
 
-static void on_written(struct loop_job *job)
+static void host_grants_on_written(struct loop_job *job)
 {
     struct granting *granting = KG_CONTAINER(job, struct granting, job);
     struct host *host = granting->plugin->host;
@@ -265,8 +268,8 @@ static void on_written(struct loop_job *job)
     host_store_job_done(host);
 }
 
-static int find(struct granting *granting, struct host *host, const struct host_grant *grant,
-                struct kg_err *err)
+static int host_grants_find(struct granting *granting, struct host *host,
+                            const struct host_grant *grant, struct kg_err *err)
 {
     struct host_named named;
     int result = host_find(host, grant->name, &named, err);
@@ -300,13 +303,14 @@ void host_grant(struct host *host, const struct host_grant *grant, host_granted_
     granting->request = audit_request(host->audit);
     granting->on_done = on_done;
     granting->data = data;
-    if (find(granting, host, grant, &err) < 0 || read_lines(granting, grant->lines, &err) < 0 ||
-        check_lines(granting, &err) < 0) {
+    if (host_grants_find(granting, host, grant, &err) < 0 ||
+        host_grants_read_lines(granting, grant->lines, &err) < 0 ||
+        host_grants_check_lines(granting, &err) < 0) {
         granting_free(granting);
         on_done(data, NULL, NULL, &err);
         return;
     }
-    granting->job.run = run;
-    granting->job.done = on_written;
+    granting->job.run = host_grants_run;
+    granting->job.done = host_grants_on_written;
     host_store_job(host, &granting->job);
 }

@@ -41,7 +41,7 @@ struct host_guarded {
     struct host_watch *watch;
 };
 
-static struct seen see(const char *path)
+static struct seen guarded_see(const char *path)
 {
     struct stat there;
     if (lstat(path, &there) < 0)
@@ -49,7 +49,7 @@ static struct seen see(const char *path)
     return (struct seen){true, there.st_dev, there.st_ino, there.st_ctim};
 }
 
-static bool is_same(const struct item *item, const struct seen *now)
+static bool guarded_is_same(const struct item *item, const struct seen *now)
 {
     return now->there && now->device == item->seen.device && now->inode == item->seen.inode &&
            (!item->is_link || (now->changed.tv_sec == item->seen.changed.tv_sec &&
@@ -110,7 +110,7 @@ static void keep_word(struct host_process *process, char *text)
     kg_list_add(list, text);
 }
 
-static void on_disabled(void *data, const struct kg_err *err_or_null)
+static void guarded_on_disabled(void *data, const struct kg_err *err_or_null)
 {
     (void)data;
     if (err_or_null != NULL)
@@ -129,7 +129,7 @@ static void count_quarantined(struct host_process *process)
         "in the quarantine, then: kaged plugin enable %s",
         QUARANTINE_MAX, process->name);
     process->quarantine_count = 0;
-    host_disable(host, kg_str(process->name), NULL, on_disabled, NULL);
+    host_disable(host, kg_str(process->name), NULL, guarded_on_disabled, NULL);
 }
 
 static void quarantine(struct host_guarded *guarded, const char *path, const char *home)
@@ -138,7 +138,7 @@ static void quarantine(struct host_guarded *guarded, const char *path, const cha
     kg_auto(kg_free) char *to = NULL;
     struct kg_err err = {0};
     int result = move_away(path, home, &to, &err);
-    if (result < 0 && !see(path).there)
+    if (result < 0 && !guarded_see(path).there)
         return; /* it is gone again */
     if (result < 0)
         kg_log_about(KG_WARN, process->name, "%s appeared, and is guarded: %s", path, err.message);
@@ -157,7 +157,7 @@ static void quarantine(struct host_guarded *guarded, const char *path, const cha
  * Follows the names from a folder on. Gives what is at the path's end, or on the way there and not
  * a folder; NULL: nothing is. The folder that the next one is missed in goes to ret_last. Owned.
  */
-static char *follow(const char *home, const char *path, char **ret_last, char **ret_missed)
+static char *guarded_follow(const char *home, const char *path, char **ret_last, char **ret_missed)
 {
     kg_auto(kg_free) char *at = kg_strdup(home);
     for (const char *rest = path + strlen(home) + 1;; rest += strcspn(rest, "/") + 1) {
@@ -179,15 +179,15 @@ static char *follow(const char *home, const char *path, char **ret_last, char **
 }
 
 /* False: its cover is gone. */
-static bool look_at(struct host_guarded *guarded, const struct item *item)
+static bool guarded_look_at(struct host_guarded *guarded, const struct item *item)
 {
     kg_auto(kg_free) char *home = home_of(guarded, item->path);
     kg_auto(kg_free) char *last = NULL, *missed = NULL;
     if (home == NULL)
         return true; /* nobody in the cage could write there */
-    kg_auto(kg_free) char *found = follow(home, item->path, &last, &missed);
-    const struct seen now = see(item->path);
-    bool same = item->seen.there && is_same(item, &now);
+    kg_auto(kg_free) char *found = guarded_follow(home, item->path, &last, &missed);
+    const struct seen now = guarded_see(item->path);
+    bool same = item->seen.there && guarded_is_same(item, &now);
     if (found != NULL && !same && (!item->seen.there || item->is_link))
         quarantine(guarded, found, home);
     host_watch_add(guarded->watch, last, missed);
@@ -195,13 +195,13 @@ static bool look_at(struct host_guarded *guarded, const struct item *item)
 }
 
 /* Gives one whose cover is gone, or NULL. */
-static const struct item *look(struct host_guarded *guarded)
+static const struct item *guarded_look(struct host_guarded *guarded)
 {
     struct kg_err err = {0};
     const struct item *uncovered = NULL;
     host_watch_renew(guarded->watch);
     for (size_t i = 0; i < guarded->covers.count; i++)
-        if (!look_at(guarded, &guarded->items[i]))
+        if (!guarded_look_at(guarded, &guarded->items[i]))
             uncovered = &guarded->items[i];
     if (host_watch_begin(guarded->watch, &err) > 0)
         kg_log_about(KG_WARN, guarded->process->name,
@@ -209,11 +209,11 @@ static const struct item *look(struct host_guarded *guarded)
     return uncovered;
 }
 
-static void on_quiet(void *data)
+static void guarded_on_quiet(void *data)
 {
     struct host_guarded *guarded = data;
     struct host_process *process = guarded->process;
-    const struct item *uncovered = look(guarded);
+    const struct item *uncovered = guarded_look(guarded);
     if (uncovered == NULL || !host_process_runs(process))
         return;
     kg_log_about(KG_INFO, process->name, "is restarted: %s is another now, and guarded",
@@ -227,7 +227,7 @@ static void on_quiet(void *data)
 
 struct host_guarded *host_guarded_new(struct host_process *process, struct host_covers *covers)
 {
-    static const struct host_watch_ops ops = {.on_quiet = on_quiet};
+    static const struct host_watch_ops ops = {.on_quiet = guarded_on_quiet};
     if (covers->count == 0)
         return NULL;
     struct host_guarded *guarded = kg_alloc(sizeof(*guarded));
@@ -237,10 +237,10 @@ struct host_guarded *host_guarded_new(struct host_process *process, struct host_
     guarded->items = kg_alloc_array(guarded->covers.count, sizeof(*guarded->items));
     for (size_t i = 0; i < guarded->covers.count; i++) {
         const struct host_cover *cover = &guarded->covers.items[i];
-        guarded->items[i] = (struct item){cover->path, cover->link, see(cover->path)};
+        guarded->items[i] = (struct item){cover->path, cover->link, guarded_see(cover->path)};
     }
     guarded->watch = host_watch_new(process->plugin->host->loop, &ops, guarded);
-    (void)look(guarded);
+    (void)guarded_look(guarded);
     return guarded;
 }
 
@@ -248,7 +248,7 @@ void host_guarded_end(struct host_guarded *guarded)
 {
     if (guarded == NULL)
         return;
-    (void)look(guarded);
+    (void)guarded_look(guarded);
     host_watch_free(guarded->watch);
     host_covers_free(&guarded->covers);
     free(guarded->items);

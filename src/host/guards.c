@@ -29,7 +29,7 @@ static void guards_free(struct guards *guards)
     kg_map_free(guards->known);
 }
 
-static bool is_granted(const struct guards *guards, const char *path)
+static bool host_guards_is_granted(const struct guards *guards, const char *path)
 {
     for (char *const *grant = guards->grants; *grant != NULL; grant++)
         if (kg_path_within(path, *grant))
@@ -38,7 +38,7 @@ static bool is_granted(const struct guards *guards, const char *path)
 }
 
 /* Where it is, or would be: links are followed. Owned. */
-static char *place_of(const char *path)
+static char *host_guards_place_of(const char *path)
 {
     char *real = cage_real_path(path);
     if (real != NULL)
@@ -49,17 +49,17 @@ static char *place_of(const char *path)
 
 static void add_once(struct guards *guards, const char *path, struct host_cover cover)
 {
-    if (!is_granted(guards, path) || kg_map_get(guards->known, kg_str(path)) != NULL)
+    if (!host_guards_is_granted(guards, path) || kg_map_get(guards->known, kg_str(path)) != NULL)
         return;
     kg_map_set(guards->known, kg_str(path), guards);
     cover.path = kg_strdup(path);
     host_covers_add(guards->covers, &cover);
 }
 
-static void add(struct guards *guards, const char *path, struct host_cover cover)
+static void host_guards_add(struct guards *guards, const char *path, struct host_cover cover)
 {
     struct stat there;
-    kg_auto(kg_free) char *place = place_of(path);
+    kg_auto(kg_free) char *place = host_guards_place_of(path);
     add_once(guards, place, cover);
     if (strcmp(place, path) != 0 && lstat(path, &there) == 0 && S_ISLNK(there.st_mode))
         add_once(guards, path, (struct host_cover){.link = true});
@@ -69,10 +69,10 @@ static void add_row(struct guards *guards, const char *folder, const char *name,
                     const struct cage_guard *row)
 {
     kg_auto(kg_free) char *path = kg_path_join(folder, name);
-    add(guards, path,
-        (struct host_cover){.ahead = row->ahead,
-                            .closed = row->never ? HOST_PROJECTS_FILE : NULL,
-                            .note = row->why});
+    host_guards_add(guards, path,
+                    (struct host_cover){.ahead = row->ahead,
+                                        .closed = row->never ? HOST_PROJECTS_FILE : NULL,
+                                        .note = row->why});
 }
 
 /* -- repositories ------------------------------------------------------------------------------ */
@@ -82,7 +82,8 @@ static void add_hooks(struct guards *guards, const char *tree, char *const *hook
 {
     for (; *hooks != NULL; hooks++) {
         kg_auto(kg_free) char *path = cage_path_join(tree, *hooks);
-        add(guards, path,
+        host_guards_add(
+            guards, path,
             (struct host_cover){.ahead = true,
                                 .closed = "git runs hooks in it, as core.hooksPath says",
                                 .note = "git runs hooks in it"});
@@ -98,7 +99,7 @@ static int guard_config(struct guards *guards, const char *tree, const char *rep
     add_hooks(guards, tree, hooks);
     for (char **include = includes; *include != NULL; include++) {
         kg_auto(kg_free) char *path = cage_path_join(repository, *include);
-        add(guards, path, (struct host_cover){.note = "git's config includes it"});
+        host_guards_add(guards, path, (struct host_cover){.note = "git's config includes it"});
     }
     kg_list_free(hooks);
     kg_list_free(includes);
@@ -119,7 +120,7 @@ static int guard_repository(struct guards *guards, const char *tree, const char 
 /* A repository, and the one that it shares hooks and config with, as git worktree makes them. */
 static int guard_repositories(struct guards *guards, const char *tree, const char *repository)
 {
-    kg_auto(kg_free) char *place = place_of(repository);
+    kg_auto(kg_free) char *place = host_guards_place_of(repository);
     kg_auto(kg_free) char *file = kg_path_join(place, "commondir");
     kg_auto(kg_free) char *common = guards_git_named(file, "", place);
     int result = guard_repository(guards, tree, place);
@@ -137,14 +138,15 @@ static int guard_folder(struct guards *guards, const char *folder)
             add_row(guards, folder, cage_guards[i].path, &cage_guards[i]);
     if (stat(git, &there) < 0 || !S_ISREG(there.st_mode))
         return guard_repositories(guards, folder, git);
-    add(guards, git, (struct host_cover){.note = "it says where git finds its repository"});
+    host_guards_add(guards, git,
+                    (struct host_cover){.note = "it says where git finds its repository"});
     kg_auto(kg_free) char *elsewhere = guards_git_named(git, "gitdir:", folder);
     return elsewhere ? guard_repositories(guards, folder, elsewhere) : 0;
 }
 
 /* -- work trees -------------------------------------------------------------------------------- */
 
-static bool is_tree(const char *folder)
+static bool host_guards_is_tree(const char *folder)
 {
     struct stat there;
     kg_auto(kg_free) char *git = kg_path_join(folder, ".git");
@@ -153,7 +155,7 @@ static bool is_tree(const char *folder)
 
 static int guard_tree(struct guards *guards, const char *folder)
 {
-    if (!is_tree(folder))
+    if (!host_guards_is_tree(folder))
         return 0;
     if (++guards->tree_count <= TREES_MAX)
         return guard_folder(guards, folder);
@@ -162,7 +164,7 @@ static int guard_tree(struct guards *guards, const char *folder)
     return kg_hint(guards->err, "let it write fewer of them");
 }
 
-static bool is_folder(DIR *in, const struct dirent *entry)
+static bool host_guards_is_folder(DIR *in, const struct dirent *entry)
 {
     struct stat there;
     if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0 ||
@@ -191,7 +193,7 @@ static int guard_below(struct guards *guards, const char *folder, unsigned level
     int result = 0;
     const struct dirent *entry;
     while (in != NULL && result == 0 && (entry = readdir(in)) != NULL) {
-        if (!is_folder(in, entry))
+        if (!host_guards_is_folder(in, entry))
             continue;
         kg_auto(kg_free) char *path = kg_path_join(folder, entry->d_name);
         result = count_folder(guards, path);
@@ -210,7 +212,7 @@ static int guard_above(struct guards *guards, const char *grant)
     kg_auto(kg_free) char *folder = kg_path_folder(grant);
     int result = 0;
     while (result == 0 && strcmp(folder, "/") != 0) {
-        if (is_tree(folder))
+        if (host_guards_is_tree(folder))
             result = guard_folder(guards, folder);
         char *above = kg_path_folder(folder);
         free(folder);

@@ -12,21 +12,21 @@
 #define CONFIG_MAX_BYTES    ((size_t)256 * 1024)
 #define VALUES_MAX          16 /* of one kind, in one config */
 
-static bool is_space(char c)
+static bool guards_git_is_space(char c)
 {
     return c == ' ' || c == '\t' || c == '\r';
 }
 
-static struct kg_str trim(struct kg_str text)
+static struct kg_str guards_git_trim(struct kg_str text)
 {
-    while (text.length > 0 && is_space(text.data[0]))
+    while (text.length > 0 && guards_git_is_space(text.data[0]))
         text = kg_str_from(text, 1);
-    while (text.length > 0 && is_space(text.data[text.length - 1]))
+    while (text.length > 0 && guards_git_is_space(text.data[text.length - 1]))
         text.length--;
     return text;
 }
 
-static bool is_word(struct kg_str text, const char *word)
+static bool guards_git_is_word(struct kg_str text, const char *word)
 {
     return text.length == strlen(word) && strncasecmp(text.data, word, text.length) == 0;
 }
@@ -42,7 +42,7 @@ char *guards_git_named(const char *file, const char *head, const char *base)
     if (!kg_str_starts(rest, head))
         return NULL;
     rest = kg_str_from(rest, strlen(head));
-    kg_auto(kg_free) char *name = kg_str_dup(trim(kg_str_cut(&rest, '\n')));
+    kg_auto(kg_free) char *name = kg_str_dup(guards_git_trim(kg_str_cut(&rest, '\n')));
     return name[0] != '\0' ? cage_path_join(base, name) : NULL;
 }
 
@@ -64,24 +64,24 @@ static char *value_of(struct kg_str text)
         else
             kg_buf_char(&value, c);
     }
-    return kg_str_dup(trim(kg_buf_view(&value)));
+    return kg_str_dup(guards_git_trim(kg_buf_view(&value)));
 }
 
 /* Takes a header off the line: [core], or [includeIf "..."]. Gives the section's name. */
-static struct kg_str take_header(struct kg_str *line)
+static struct kg_str guards_git_take_header(struct kg_str *line)
 {
     size_t end = 1, name = 1;
     bool quoted = false;
     for (; end < line->length && (quoted || line->data[end] != ']'); end++)
         quoted = quoted != (line->data[end] == '"');
-    while (name < end && !is_space(line->data[name]) && line->data[name] != '"')
+    while (name < end && !guards_git_is_space(line->data[name]) && line->data[name] != '"')
         name++;
     struct kg_str section = {line->data + 1, name - 1};
-    *line = trim(kg_str_from(*line, end < line->length ? end + 1 : end));
+    *line = guards_git_trim(kg_str_from(*line, end < line->length ? end + 1 : end));
     return section;
 }
 
-static void add_value(char ***list, struct kg_str text)
+static void guards_git_add_value(char ***list, struct kg_str text)
 {
     kg_auto(kg_free) char *value = value_of(text);
     if (value[0] != '\0' && kg_list_count(*list) < VALUES_MAX)
@@ -92,17 +92,18 @@ void guards_git_config(struct kg_str text, char ***hooks, char ***includes)
 {
     struct kg_str section = KG_STR_NULL;
     while (text.length > 0) {
-        struct kg_str line = trim(kg_str_cut(&text, '\n'));
+        struct kg_str line = guards_git_trim(kg_str_cut(&text, '\n'));
         if (line.length > 0 && line.data[0] == '[')
-            section = take_header(&line);
+            section = guards_git_take_header(&line);
         if (line.length == 0 || line.data[0] == '#' || line.data[0] == ';')
             continue;
-        struct kg_str key = trim(kg_str_cut(&line, '='));
-        if (is_word(section, "core") && is_word(key, "hookspath"))
-            add_value(hooks, line);
-        else if ((is_word(section, "include") || is_word(section, "includeif")) &&
-                 is_word(key, "path"))
-            add_value(includes, line);
+        struct kg_str key = guards_git_trim(kg_str_cut(&line, '='));
+        if (guards_git_is_word(section, "core") && guards_git_is_word(key, "hookspath"))
+            guards_git_add_value(hooks, line);
+        else if ((guards_git_is_word(section, "include") ||
+                  guards_git_is_word(section, "includeif")) &&
+                 guards_git_is_word(key, "path"))
+            guards_git_add_value(includes, line);
     }
 }
 

@@ -60,13 +60,13 @@ void host_hook_result_free(struct host_hook_result *result)
     result->retain = NULL;
 }
 
-static bool is_string(struct kg_str json)
+static bool hooks_is_string(struct kg_str json)
 {
     return json.length >= 2 && json.data[0] == '"';
 }
 
 /* `json` is a valid string. */
-static void decode(struct kg_str json, struct kg_buf *buf)
+static void hooks_decode(struct kg_str json, struct kg_buf *buf)
 {
     kg_buf_reserve(buf, json.length);
     buf->length +=
@@ -78,24 +78,24 @@ static int take_inject(enum manifest_hook hook, struct kg_str json, struct host_
 {
     if (!(rows[hook].powers & HOST_HOOK_INJECT) || kg_str_is(json, "null"))
         return 0;
-    if (!is_string(json))
+    if (!hooks_is_string(json))
         return kg_fail(err, KG_E_BAD_RESULT, "hook %s: inject: it is not a string",
                        rows[hook].name);
-    decode(json, &result->inject);
+    hooks_decode(json, &result->inject);
     if (result->inject.length > HOST_HOOK_TEXT_MAX)
         return kg_fail(err, KG_E_TOO_LARGE, "hook %s: inject: it has more than %d bytes",
                        rows[hook].name, HOST_HOOK_TEXT_MAX);
     return 0;
 }
 
-static int take_line(enum manifest_hook hook, struct kg_str json, struct host_hook_result *result,
-                     size_t *bytes, struct kg_err *err)
+static int hooks_take_line(enum manifest_hook hook, struct kg_str json,
+                           struct host_hook_result *result, size_t *bytes, struct kg_err *err)
 {
     kg_auto(kg_buf_free) struct kg_buf line = {0};
-    if (!is_string(json))
+    if (!hooks_is_string(json))
         return kg_fail(err, KG_E_BAD_RESULT, "hook %s: retain: it has more than strings",
                        rows[hook].name);
-    decode(json, &line);
+    hooks_decode(json, &line);
     *bytes += line.length;
     if (*bytes > HOST_HOOK_TEXT_MAX || kg_list_count(result->retain) == HOST_HOOK_RETAIN_MAX)
         return kg_fail(err, KG_E_TOO_LARGE,
@@ -121,12 +121,12 @@ static int take_retain(enum manifest_hook hook, struct kg_str json, struct host_
     size_t bytes = 0;
     int taken = 0;
     while (taken == 0 && kg_json_next_item(&cursor, &item))
-        taken = take_line(hook, item, result, &bytes, err);
+        taken = hooks_take_line(hook, item, result, &bytes, err);
     return taken;
 }
 
-static int take_object(enum manifest_hook hook, struct kg_str json, struct host_hook_result *result,
-                       struct kg_err *err)
+static int hooks_take_object(enum manifest_hook hook, struct kg_str json,
+                             struct host_hook_result *result, struct kg_err *err)
 {
     struct kg_str value;
     int taken = 0;
@@ -149,8 +149,8 @@ int host_hook_result_read(enum manifest_hook hook, struct kg_str json,
     kg_auto(host_hook_result_free) struct host_hook_result result = {0};
     int taken = 0;
     if (value.data[0] == '{')
-        taken = take_object(hook, value, &result, err);
-    else if (is_string(value))
+        taken = hooks_take_object(hook, value, &result, err);
+    else if (hooks_is_string(value))
         taken = take_inject(hook, value, &result, err);
     else if (!kg_str_is(value, "null") && rows[hook].powers != 0)
         taken = kg_fail(err, KG_E_BAD_RESULT,

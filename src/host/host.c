@@ -124,7 +124,7 @@ static void on_store_idle(void *data)
     host_look_for_stop(data);
 }
 
-static void open_store(struct host *host, const struct host_parts *parts)
+static void host_open_store(struct host *host, const struct host_parts *parts)
 {
     const struct store_parts store = {
         .loop = host->loop,
@@ -196,7 +196,7 @@ struct host *host_new(const struct host_parts *parts, struct kg_err *err)
     audit_listen(host->audit, &host->listener);
     host->reader = loop_worker_new(host->loop, "kaged-reader");
     host->store_worker = loop_worker_new(host->loop, "kaged-store");
-    open_store(host, parts);
+    host_open_store(host, parts);
     return host;
 }
 
@@ -334,7 +334,7 @@ struct reloading {
 };
 
 /* The files are read on the loop, once what they name is known. */
-static void on_looked_up(void *data, const struct kg_err *err_or_null)
+static void host_on_looked_up(void *data, const struct kg_err *err_or_null)
 {
     struct reloading *reloading = data;
     struct host *host = reloading->host;
@@ -361,12 +361,12 @@ void host_reload(struct host *host, const char *operator_id, host_reloaded_fn *o
     *reloading = (struct reloading){host, kg_strdup(operator_id), on_done, data};
     if (host->on_reloading != NULL)
         host->on_reloading(host->on_reloaded_data, true);
-    host_look_up(host, on_looked_up, reloading);
+    host_look_up(host, host_on_looked_up, reloading);
 }
 
 /* -- stopping ---------------------------------------------------------------------------------- */
 
-static void check_stopped(struct loop_task *task)
+static void host_check_stopped(struct loop_task *task)
 {
     struct host *host = KG_CONTAINER(task, struct host, stop_check);
     if (host->change_count > 0 || host->store_jobs > 0 || host->secret_jobs > 0 ||
@@ -401,7 +401,7 @@ void host_stop(struct host *host, const char *reason, void (*on_stopped)(void *d
         host->stop_reason = kg_strdup(reason);
         host->on_stopped = on_stopped;
         host->on_stopped_data = data;
-        host->stop_check.run = check_stopped;
+        host->stop_check.run = host_check_stopped;
         kg_log(KG_INFO, "stopping: %s", reason);
         host->project_ops->stop(host->projects);
         host_door_end(host, NULL);

@@ -72,10 +72,11 @@ int host_check_unchanging(const struct host_plugin *plugin, struct kg_err *err)
 
 /* -- one change -------------------------------------------------------------------------------- */
 
-static void on_task(struct loop_task *task);
+static void host_install_on_task(struct loop_task *task);
 
-static struct host_change *change_new(struct host *host, const char *name, const char *operator_id,
-                                      host_changed_fn *on_done, void *data)
+static struct host_change *host_install_change_new(struct host *host, const char *name,
+                                                   const char *operator_id,
+                                                   host_changed_fn *on_done, void *data)
 {
     struct host_change *change = kg_alloc(sizeof(*change));
     change->host = host;
@@ -84,7 +85,7 @@ static struct host_change *change_new(struct host *host, const char *name, const
     change->request = audit_request(host->audit);
     change->on_done = on_done;
     change->data = data;
-    change->task.run = on_task;
+    change->task.run = host_install_on_task;
     change->plugin = host_plugin_find(host, kg_str(name));
     host->change_count++;
     return change;
@@ -113,7 +114,7 @@ static struct host_process *held(const struct host_change *change)
 }
 
 /* The plugin is the change's alone. */
-static void hold(struct host_change *change, struct host_plugin *plugin)
+static void host_install_hold(struct host_change *change, struct host_plugin *plugin)
 {
     change->plugin = plugin;
     plugin->change = change;
@@ -122,7 +123,7 @@ static void hold(struct host_change *change, struct host_plugin *plugin)
 }
 
 /* It is everybody's again: what was enabled runs, whatever became of the change. */
-static void let_go(struct host_change *change)
+static void host_install_let_go(struct host_change *change)
 {
     struct host_plugin *plugin = kg_steal(&change->plugin);
     if (plugin == NULL || plugin->change != change)
@@ -133,14 +134,14 @@ static void let_go(struct host_change *change)
     host_look_for_left(change->host);
 }
 
-static void finish(struct host_change *change, const struct kg_err *err_or_null)
+static void host_install_finish(struct host_change *change, const struct kg_err *err_or_null)
 {
     const struct host_changed changed = {
         .outcome = {change->name, change->reverted ? change->old_version : change->version,
                     change->was_running, change->reverted, change->reason},
         .removed = change->removed_all ? &change->removed : NULL,
     };
-    let_go(change);
+    host_install_let_go(change);
     change->host->project_ops->refresh(change->host->projects);
     change->on_done(change->data, &changed, err_or_null);
     host_offer_drop(change->host, kg_steal(&change->offer));
@@ -150,7 +151,7 @@ static void finish(struct host_change *change, const struct kg_err *err_or_null)
 /* Never before the one who asked has returned. */
 static void finish_failed(struct host_change *change)
 {
-    finish(change, &change->err);
+    host_install_finish(change, &change->err);
 }
 
 /* Whether it ends here, since nothing begins any more. */
@@ -159,7 +160,7 @@ static bool finish_stopping(struct host_change *change)
     if (!change->host->stopping)
         return false;
     kg_fail(&change->err, KG_E_STOPPING, "the daemon is stopping");
-    finish(change, &change->err);
+    host_install_finish(change, &change->err);
     return true;
 }
 
@@ -170,7 +171,7 @@ static bool is_now(const struct host_change *change)
 }
 
 /* With the request that asked for it, which may free the change. */
-static void resume(struct host_change *change)
+static void host_install_resume(struct host_change *change)
 {
     struct audit *audit = change->host->audit;
     struct audit_request before = audit_swap_request(audit, change->request);
@@ -178,12 +179,12 @@ static void resume(struct host_change *change)
     audit_swap_request(audit, before);
 }
 
-static void on_task(struct loop_task *task)
+static void host_install_on_task(struct loop_task *task)
 {
     struct host_change *change = KG_CONTAINER(task, struct host_change, task);
     if (change->is_ready != NULL && change->is_ready(change)) {
         change->is_ready = NULL;
-        resume(change);
+        host_install_resume(change);
     }
 }
 
@@ -202,7 +203,7 @@ void host_change_look(struct host_change *change)
     loop_defer(change->host->loop, &change->task);
 }
 
-static void fail_later(struct host_change *change)
+static void host_install_fail_later(struct host_change *change)
 {
     wait_until(change, is_now, finish_failed);
 }
@@ -222,22 +223,22 @@ static bool take_hold(struct host_change *change)
         change->plugin = NULL;
         return false;
     }
-    hold(change, change->plugin);
+    host_install_hold(change, change->plugin);
     return true;
 }
 
-static void on_job_done(struct loop_job *job)
+static void host_install_on_job_done(struct loop_job *job)
 {
     struct host_change *change = KG_CONTAINER(job, struct host_change, job);
     host_store_job_done(change->host);
-    resume(change);
+    host_install_resume(change);
 }
 
-static void work(struct host_change *change, void (*run)(struct loop_job *job),
-                 void (*go_on)(struct host_change *change))
+static void host_install_work(struct host_change *change, void (*run)(struct loop_job *job),
+                              void (*go_on)(struct host_change *change))
 {
     change->job.run = run;
-    change->job.done = on_job_done;
+    change->job.done = host_install_on_job_done;
     change->go_on = go_on;
     host_store_job(change->host, &change->job);
 }
@@ -253,7 +254,7 @@ static bool has_stopped(const struct host_change *change)
 }
 
 /* Nothing of it runs, and its storage is closed: whoever comes next finds none of it. */
-static bool has_ended(const struct host_change *change)
+static bool host_install_has_ended(const struct host_change *change)
 {
     bool ended = true;
     for (struct host_process *at = held(change); at != NULL; at = at->next)
@@ -270,7 +271,7 @@ static void stop_first(struct host_change *change, bool (*is_ready)(const struct
 }
 
 /* Manifest and local.toml are others now; what is wrong with them is the plugin's problem. */
-static void read_again(struct host_change *change)
+static void host_install_read_again(struct host_change *change)
 {
     struct kg_err err = {0};
     if (host_read_local_again(change->host, &err) < 0)
@@ -299,7 +300,7 @@ static void keep_facts(struct host_change *change, const struct store_consent *c
     change->report = store_report_new(offer, consent->local, change->operator_id);
 }
 
-static void run_take(struct loop_job *job)
+static void host_install_run_take(struct loop_job *job)
 {
     struct host_change *change = KG_CONTAINER(job, struct host_change, job);
     change->result = store_take(
@@ -309,7 +310,7 @@ static void run_take(struct loop_job *job)
         change->offer = NULL; /* used up */
 }
 
-static void run_keep(struct loop_job *job)
+static void host_install_run_keep(struct loop_job *job)
 {
     struct host_change *change = KG_CONTAINER(job, struct host_change, job);
     store_trial_keep(kg_steal(&change->trial));
@@ -323,7 +324,7 @@ static void run_revert(struct loop_job *job)
 
 static void finish_well(struct host_change *change)
 {
-    finish(change, NULL);
+    host_install_finish(change, NULL);
 }
 
 /* The version before has its files and its entry again, or the store says why not. */
@@ -331,8 +332,8 @@ static void on_reverted(struct host_change *change)
 {
     if (change->result < 0) {
         kg_wrap(&change->err, 0, "put back version %s", change->old_version);
-        read_again(change);
-        finish(change, &change->err);
+        host_install_read_again(change);
+        host_install_finish(change, &change->err);
         return;
     }
     change->reverted = true;
@@ -341,13 +342,13 @@ static void on_reverted(struct host_change *change)
     audit_emit(change->host->audit, AUDIT_PLUGIN_UPGRADE_REVERTED, KG_STR_NULL,
                AUDIT_V_TEXT(change->name), AUDIT_V_TEXT(change->old_version),
                AUDIT_V_TEXT(change->version), AUDIT_V_TEXT(change->reason.message));
-    read_again(change);
-    finish(change, NULL);
+    host_install_read_again(change);
+    host_install_finish(change, NULL);
 }
 
 static void revert_files(struct host_change *change)
 {
-    work(change, run_revert, on_reverted);
+    host_install_work(change, run_revert, on_reverted);
 }
 
 static void keep_reason(struct host_change *change, const struct host_process *process)
@@ -366,7 +367,7 @@ static void keep_reason(struct host_change *change, const struct host_process *p
     kg_fail(&change->reason, KG_E_PLUGIN_DOWN, "%s", kg_buf_terminate(&words));
 }
 
-static bool has_settled(const struct host_change *change)
+static bool host_install_has_settled(const struct host_change *change)
 {
     for (const struct host_process *at = held(change); at != NULL; at = at->next)
         if (at->standing == HOST_TRIED && (instance_state(at->instance) == INSTANCE_SPAWNING ||
@@ -385,12 +386,12 @@ static const struct host_process *find_failed(const struct host_change *change)
 }
 
 /* The handshake is done, or is not. A daemon that stops meanwhile keeps what was approved. */
-static void on_settled(struct host_change *change)
+static void host_install_on_settled(struct host_change *change)
 {
     const struct host_process *failed = find_failed(change);
     if (change->host->stopping || failed == NULL) {
         store_report_taken(change->report, change->host->audit);
-        work(change, run_keep, finish_well);
+        host_install_work(change, host_install_run_keep, finish_well);
         return;
     }
     keep_reason(change, failed);
@@ -412,10 +413,10 @@ static void start_new_version(struct host_change *change)
         for (struct host_process *at = held(change); at != NULL; at = at->next)
             if (at->standing == HOST_TRIED)
                 instance_enable(at->instance);
-        wait_until(change, has_settled, on_settled);
+        wait_until(change, host_install_has_settled, host_install_on_settled);
     } else if (change->host->stopping) {
         store_report_taken(change->report, change->host->audit);
-        work(change, run_keep, finish_well);
+        host_install_work(change, host_install_run_keep, finish_well);
     } else {
         change->reason = err;
         revert_files(change);
@@ -423,7 +424,7 @@ static void start_new_version(struct host_change *change)
 }
 
 /* It is there now, and the change's. */
-static void find_new(struct host_change *change)
+static void host_install_find_new(struct host_change *change)
 {
     host_find_plugins(change->host);
     change->plugin = host_plugin_find(change->host, kg_str(change->name));
@@ -436,17 +437,17 @@ static void settle_taken(struct host_change *change)
     if (change->kind == STORE_INSTALL)
         host_choices_removed(change->host, change->name); /* said of another of that name */
     if (change->plugin == NULL)
-        find_new(change);
-    read_again(change);
+        host_install_find_new(change);
+    host_install_read_again(change);
     if (change->trial != NULL && change->plugin != NULL) {
         start_new_version(change);
         return;
     }
     store_report_taken(change->report, change->host->audit);
-    finish(change, NULL);
+    host_install_finish(change, NULL);
 }
 
-static void on_looked_up(void *data, const struct kg_err *err_or_null)
+static void host_install_on_looked_up(void *data, const struct kg_err *err_or_null)
 {
     struct host_change *change = data;
     if (err_or_null != NULL)
@@ -455,12 +456,12 @@ static void on_looked_up(void *data, const struct kg_err *err_or_null)
 }
 
 /* Lines of the operator's may name secrets, which are looked up before local.toml is read. */
-static void on_taken(struct host_change *change)
+static void host_install_on_taken(struct host_change *change)
 {
     if (change->result < 0)
-        finish(change, &change->err);
+        host_install_finish(change, &change->err);
     else if (change->has_own)
-        host_look_up(change->host, on_looked_up, change);
+        host_look_up(change->host, host_install_on_looked_up, change);
     else
         settle_taken(change);
 }
@@ -468,18 +469,18 @@ static void on_taken(struct host_change *change)
 static void take_now(struct host_change *change)
 {
     if (!finish_stopping(change))
-        work(change, run_take, on_taken);
+        host_install_work(change, host_install_run_take, host_install_on_taken);
 }
 
 void host_take(struct host *host, struct store_offer *offer, const struct store_consent *consent,
                const char *operator_id, host_changed_fn *on_done, void *data)
 {
     struct host_change *change =
-        change_new(host, offer->manifest->name, operator_id, on_done, data);
+        host_install_change_new(host, offer->manifest->name, operator_id, on_done, data);
     change->offer = offer;
     keep_facts(change, consent);
     if (!take_hold(change) || store_consent_check(offer, &change->consent, &change->err) < 0) {
-        fail_later(change);
+        host_install_fail_later(change);
         return;
     }
     change->was_running = !has_stopped(change);
@@ -507,14 +508,14 @@ static void forget_choice(struct host *host, const struct host_process *process)
         host_choose(host, process->name, STATE_UNSAID, NULL, NULL);
 }
 
-static void on_removed(struct host_change *change)
+static void host_install_on_removed(struct host_change *change)
 {
     struct host *host = change->host;
     for (struct host_process *at = held(change); at != NULL; at = at->next)
         storage_free(kg_steal(&at->storage)); /* a new one is made when it is asked for */
     kg_auto(kg_free) char *place = store_place(host->store, change->name);
     if (change->result < 0 && access(place, F_OK) == 0) {
-        finish(change, &change->err);
+        host_install_finish(change, &change->err);
         return;
     }
     change->removed_all = change->result == 0;
@@ -525,18 +526,18 @@ static void on_removed(struct host_change *change)
         forget_choice(host, at);
     change->plugin->change = NULL;
     host_plugin_remove(kg_steal(&change->plugin));
-    read_again(change);
-    finish(change, change->result < 0 ? &change->err : NULL);
+    host_install_read_again(change);
+    host_install_finish(change, change->result < 0 ? &change->err : NULL);
 }
 
 static void remove_now(struct host_change *change)
 {
     if (!finish_stopping(change))
-        work(change, run_remove, on_removed);
+        host_install_work(change, run_remove, host_install_on_removed);
 }
 
 /* A process of one project is no plugin of its own. */
-static int check_whole(struct host_change *change)
+static int host_install_check_whole(struct host_change *change)
 {
     struct host_named named;
     if (host_find(change->host, kg_str(change->name), &named, &change->err) < 0)
@@ -550,7 +551,7 @@ static int check_whole(struct host_change *change)
 static int check_uninstall(struct host_change *change, bool force)
 {
     struct kg_err *err = &change->err;
-    if (check_whole(change) < 0)
+    if (host_install_check_whole(change) < 0)
         return -EINVAL;
     size_t sessions =
         change->host->project_ops->sessions(change->host->projects, change->plugin->name);
@@ -564,14 +565,14 @@ void host_uninstall(struct host *host, struct kg_str name, const struct store_re
                     bool force, const char *operator_id, host_changed_fn *on_done, void *data)
 {
     kg_auto(kg_free) char *text = kg_str_dup(name);
-    struct host_change *change = change_new(host, text, operator_id, on_done, data);
+    struct host_change *change = host_install_change_new(host, text, operator_id, on_done, data);
     change->removal = *removal;
     if (check_uninstall(change, force) < 0 || !take_hold(change)) {
-        fail_later(change);
+        host_install_fail_later(change);
         return;
     }
     change->was_running = !has_stopped(change);
-    stop_first(change, has_ended, remove_now);
+    stop_first(change, host_install_has_ended, remove_now);
 }
 
 /* -- other files in its place ------------------------------------------------------------------ */
@@ -584,22 +585,22 @@ static void exchange_now(struct host_change *change)
     for (struct host_process *at = held(change); at != NULL; at = at->next)
         storage_free(kg_steal(&at->storage)); /* a closed one takes nothing any more */
     change->exchange(change->data);
-    hold(change, host_plugin_find(host, kg_str(change->name))); /* it may be new */
-    read_again(change);
+    host_install_hold(change, host_plugin_find(host, kg_str(change->name))); /* it may be new */
+    host_install_read_again(change);
     if (change->plugin->manifest != NULL)
         change->version = kg_strdup(change->plugin->manifest->version);
-    finish(change, NULL);
+    host_install_finish(change, NULL);
 }
 
 void host_exchange(struct host *host, const char *name, void (*exchange)(void *data),
                    host_changed_fn *on_done, void *data)
 {
-    struct host_change *change = change_new(host, name, NULL, on_done, data);
+    struct host_change *change = host_install_change_new(host, name, NULL, on_done, data);
     change->exchange = exchange;
     if (take_hold(change))
-        stop_first(change, has_ended, exchange_now);
+        stop_first(change, host_install_has_ended, exchange_now);
     else
-        fail_later(change);
+        host_install_fail_later(change);
 }
 
 /* -- promoting --------------------------------------------------------------------------------- */
@@ -610,7 +611,7 @@ static void run_promote(struct loop_job *job)
     change->result = store_promote(change->host->store, change->name, &change->err);
 }
 
-static void on_promoted(struct host_change *change)
+static void host_install_on_promoted(struct host_change *change)
 {
     struct kg_err err;
     if (change->result == 0) {
@@ -618,21 +619,21 @@ static void on_promoted(struct host_change *change)
         if (host_read_local_again(change->host, &err) < 0)
             kg_log(KG_ERROR_LEVEL, "%s", err.message);
     }
-    finish(change, change->result < 0 ? &change->err : NULL);
+    host_install_finish(change, change->result < 0 ? &change->err : NULL);
 }
 
 void host_promote(struct host *host, struct kg_str name, const char *operator_id,
                   host_changed_fn *on_done, void *data)
 {
     kg_auto(kg_free) char *text = kg_str_dup(name);
-    struct host_change *change = change_new(host, text, operator_id, on_done, data);
-    if (check_whole(change) < 0 || !take_hold(change)) {
-        fail_later(change);
+    struct host_change *change = host_install_change_new(host, text, operator_id, on_done, data);
+    if (host_install_check_whole(change) < 0 || !take_hold(change)) {
+        host_install_fail_later(change);
         return;
     }
     if (change->plugin->manifest != NULL)
         change->version = kg_strdup(change->plugin->manifest->version);
-    work(change, run_promote, on_promoted);
+    host_install_work(change, run_promote, host_install_on_promoted);
 }
 
 /* -- versions that nobody uses ----------------------------------------------------------------- */

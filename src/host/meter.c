@@ -174,7 +174,7 @@ static void run_measuring(struct loop_job *job)
     measuring->open_fds = count_open_fds();
 }
 
-static void on_measured(struct loop_job *job)
+static void meter_on_measured(struct loop_job *job)
 {
     struct measuring *measuring = KG_CONTAINER(job, struct measuring, job);
     struct host *host = measuring->host;
@@ -217,7 +217,7 @@ void host_measure_plugins(struct host *host, const struct host_named *only_or_nu
     measuring->on_done = on_done;
     measuring->data = data;
     measuring->job.run = run_measuring;
-    measuring->job.done = on_measured;
+    measuring->job.done = meter_on_measured;
     struct host_process *at = only_or_null ? only_or_null->process : host_process_after(host, NULL);
     for (; at != NULL; at = only_or_null ? NULL : host_process_after(host, at))
         add_cage(measuring, at);

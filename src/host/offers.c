@@ -86,7 +86,7 @@ int host_subscribe(struct host *host, struct kg_str plugin, struct kg_str uri,
     return 0;
 }
 
-static void leave(struct host_subscriber *subscriber)
+static void host_offers_leave(struct host_subscriber *subscriber)
 {
     KG_UNLINK(subscriber->process->subscribers, subscriber);
     subscriber->process = NULL;
@@ -98,12 +98,12 @@ void host_unsubscribe(struct host_subscriber *subscriber)
     struct host_process *process = subscriber->process;
     if (process == NULL)
         return;
-    leave(subscriber);
+    host_offers_leave(subscriber);
     tell_server(process);
 }
 
 /* The text of a member that is a plain string; empty: it is none. */
-static struct kg_str member_text(const struct kg_doc *doc_or_null, const char *key)
+static struct kg_str host_offers_member_text(const struct kg_doc *doc_or_null, const char *key)
 {
     return doc_or_null != NULL ? kg_node_text(doc_or_null->root, key) : KG_STR_NULL;
 }
@@ -113,7 +113,7 @@ void host_offers_heard(struct host_process *process, struct kg_str method, struc
     if (process->subscribers == NULL || !kg_str_is(method, UPDATED_METHOD_NAME))
         return;
     kg_auto(kg_doc_cleanup) struct kg_doc *doc = kg_json_read(params, NULL);
-    struct kg_str uri = member_text(doc, "uri");
+    struct kg_str uri = host_offers_member_text(doc, "uri");
     for (struct host_subscriber *at = process->subscribers, *next; at != NULL; at = next) {
         next = at->next;
         if (uri.length > 0 && kg_str_starts(uri, at->uri))
@@ -125,7 +125,7 @@ void host_offers_end(struct host_process *process)
 {
     while (process->subscribers != NULL) {
         struct host_subscriber *subscriber = process->subscribers;
-        leave(subscriber);
+        host_offers_leave(subscriber);
         subscriber->on_ended(subscriber);
     }
 }
@@ -150,7 +150,7 @@ int host_set_log_level(struct host *host, struct kg_str plugin, struct kg_str le
 void host_offers_logged(struct host_process *process, struct kg_str message)
 {
     kg_auto(kg_doc_cleanup) struct kg_doc *doc = kg_json_read(message, NULL);
-    struct kg_str level = member_text(doc, "level");
+    struct kg_str level = host_offers_member_text(doc, "level");
     host_events_log(process->plugin->host->events, process->name,
                     level.length > 0 ? level : KG_STR("info"), message);
 }

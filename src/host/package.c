@@ -175,7 +175,7 @@ struct cage_plan *host_package_plan(const struct host_cage_parts *parts, struct 
 }
 
 /* "parcels-1f2e3d4c5b6a": its pid's last part, and a hash of all that makes it another one. */
-static char *package_name(const struct host_package_want *want)
+static char *package_own_package_name(const struct host_package_want *want)
 {
     char hash[STORE_HASH_TEXT], part[NAME_PART_MAX + 1];
     kg_auto(kg_buf_free) struct kg_buf all = {0};
@@ -199,7 +199,7 @@ static struct host_plugin *package_plugin(struct host *host, const struct host_p
                                           struct kg_err *err)
 {
     kg_auto(package_runtime_free) struct package_runtime runtime = {0};
-    kg_auto(kg_free) char *name = package_name(want);
+    kg_auto(kg_free) char *name = package_own_package_name(want);
     struct host_plugin *plugin = host_plugin_find(host, kg_str(name));
     if (plugin != NULL)
         return plugin;

@@ -58,7 +58,7 @@ bool host_is_gone(struct host_named named)
 /* -- the list ---------------------------------------------------------------------------------- */
 
 /* The index of the one of that name, else of the first whose name is above it. */
-static size_t place_of(const struct host *host, struct kg_str name, bool *ret_found)
+static size_t host_plugin_place_of(const struct host *host, struct kg_str name, bool *ret_found)
 {
     size_t low = 0, high = host->plugin_count;
     while (low < high) {
@@ -80,7 +80,7 @@ static size_t place_of(const struct host *host, struct kg_str name, bool *ret_fo
 struct host_plugin *host_plugin_find(const struct host *host, struct kg_str name)
 {
     bool found;
-    size_t place = place_of(host, name, &found);
+    size_t place = host_plugin_place_of(host, name, &found);
     return found ? host->plugins[place] : NULL;
 }
 
@@ -92,7 +92,7 @@ struct host_process *host_process_after(const struct host *host,
     if (process_or_null != NULL && process_or_null->next != NULL)
         return process_or_null->next;
     if (process_or_null != NULL)
-        place = place_of(host, kg_str(process_or_null->plugin->name), &found) + 1;
+        place = host_plugin_place_of(host, kg_str(process_or_null->plugin->name), &found) + 1;
     while (place < host->plugin_count && host->plugins[place]->processes == NULL)
         place++;
     return place < host->plugin_count ? host->plugins[place]->processes : NULL;
@@ -101,7 +101,7 @@ struct host_process *host_process_after(const struct host *host,
 static void insert(struct host *host, struct host_plugin *plugin)
 {
     bool found;
-    size_t place = place_of(host, kg_str(plugin->name), &found);
+    size_t place = host_plugin_place_of(host, kg_str(plugin->name), &found);
     host->plugins = kg_realloc(host->plugins, (host->plugin_count + 1) * sizeof(*host->plugins));
     memmove(&host->plugins[place + 1], &host->plugins[place],
             (host->plugin_count - place) * sizeof(*host->plugins));
@@ -130,7 +130,7 @@ struct host_plugin *host_plugin_add(struct host *host, const char *name)
     return plugin;
 }
 
-static void list_folder(struct host *host, const char *name)
+static void host_plugin_list_folder(struct host *host, const char *name)
 {
     struct host_plugin *plugin = host_plugin_add(host, name);
     look_for_approval(plugin);
@@ -149,7 +149,7 @@ void host_find_plugins(struct host *host)
         kg_log(KG_WARN, "%s", err.message);
     for (char **name = names; name != NULL && *name != NULL; name++)
         if (host_plugin_find(host, kg_str(*name)) == NULL)
-            list_folder(host, *name);
+            host_plugin_list_folder(host, *name);
     kg_list_free(names);
 }
 
@@ -157,7 +157,7 @@ void host_plugin_remove(struct host_plugin *plugin)
 {
     struct host *host = plugin->host;
     bool found;
-    size_t place = place_of(host, kg_str(plugin->name), &found);
+    size_t place = host_plugin_place_of(host, kg_str(plugin->name), &found);
     loop_undefer(host->loop, &plugin->tools_task);
     while (plugin->processes != NULL)
         host_process_remove(plugin->processes);
@@ -256,7 +256,7 @@ int host_plugin_read(struct host_plugin *plugin)
 }
 
 /* What local.toml says of it; NULL: nothing. */
-static const struct local_plugin *record_of(const struct host_plugin *plugin)
+static const struct local_plugin *host_plugin_record_of(const struct host_plugin *plugin)
 {
     return local_plugin_find(plugin->host->local, kg_str(plugin->manifest->package));
 }
@@ -264,7 +264,7 @@ static const struct local_plugin *record_of(const struct host_plugin *plugin)
 enum manifest_process host_plugin_serves(const struct host_plugin *plugin,
                                          const char *project_or_null, struct kg_str settings)
 {
-    const struct local_plugin *record = record_of(plugin);
+    const struct local_plugin *record = host_plugin_record_of(plugin);
     if (host_plugin_tier(plugin)->joins_sessions)
         return plugin->manifest->process;
     enum manifest_process serves = plugin->dev ? plugin->manifest->process : MANIFEST_SHARED;
@@ -280,7 +280,7 @@ enum manifest_process host_plugin_serves(const struct host_plugin *plugin,
 /* What was installed before processes had folders of their own goes on with the one it has. */
 bool host_plugin_parts_homes(const struct host_plugin *plugin)
 {
-    const struct local_plugin *record = record_of(plugin);
+    const struct local_plugin *record = host_plugin_record_of(plugin);
     return plugin->dev != NULL || (record != NULL && record->process.length > 0);
 }
 
@@ -396,7 +396,7 @@ const char *host_name(struct host_named named)
     return named.process ? named.process->name : named.plugin->name;
 }
 
-static int compare_names(const void *a, const void *b)
+static int host_plugin_compare_names(const void *a, const void *b)
 {
     return strcmp(host_name(*(const struct host_named *)a),
                   host_name(*(const struct host_named *)b));
@@ -415,7 +415,7 @@ struct host_named *host_names(const struct host *host, size_t *ret_count)
         for (struct host_process *at = plugin->processes; at != NULL; at = at->next)
             names[count++] = (struct host_named){plugin, at};
     }
-    qsort(names, count, sizeof(*names), compare_names);
+    qsort(names, count, sizeof(*names), host_plugin_compare_names);
     *ret_count = count;
     return names;
 }

@@ -12,7 +12,7 @@ static const struct kg_node nothing = {.type = KG_OBJECT, .line = 1, .column = 1
 enum side { SIDE_PROJECT, SIDE_SYSTEM };
 static const char *const side_names[] = {"project", "system"};
 
-static bool is_required(const struct schema_error *error)
+static bool plugin_config_is_required(const struct schema_error *error)
 {
     static const char keyword[] = "/required";
     size_t length = sizeof(keyword) - 1;
@@ -20,15 +20,15 @@ static bool is_required(const struct schema_error *error)
     return path.length >= length && memcmp(path.data + path.length - length, keyword, length) == 0;
 }
 
-static void report(struct host *host, const struct manifest *manifest, enum side side,
-                   struct kg_str errors)
+static void plugin_config_report(struct host *host, const struct manifest *manifest, enum side side,
+                                 struct kg_str errors)
 {
     audit_emit(host->audit, AUDIT_PLUGIN_CONFIG_VALIDATION_FAILED, KG_STR_NULL,
                AUDIT_V_TEXT(manifest->name), AUDIT_V_TEXT(side_names[side]), AUDIT_V_RAW(errors));
 }
 
 /* What may be said of it: behind ", not " the checker shows what it found, a fraction for one. */
-static struct kg_str sayable(enum side side, struct kg_str message)
+static struct kg_str plugin_config_sayable(enum side side, struct kg_str message)
 {
     static const char found[] = ", not ";
     const char *at = memmem(message.data, message.length, found, sizeof(found) - 1);
@@ -50,12 +50,12 @@ static int check_side(struct host *host, const struct manifest *manifest, enum s
     for (size_t i = 0; i < found.count; i++) {
         const struct schema_error *error = &found.errors[i];
         /* Without a project, what a project would have to give cannot be missed. */
-        if (side == SIDE_PROJECT && is_required(error))
+        if (side == SIDE_PROJECT && plugin_config_is_required(error))
             continue;
         one.length = 0;
         kg_buf_str(&one, error->instance_path);
         kg_buf_text(&one, error->instance_path.length ? " " : "");
-        kg_buf_str(&one, sayable(side, error->message));
+        kg_buf_str(&one, plugin_config_sayable(side, error->message));
         kg_json_str(&json, kg_buf_view(&one));
         if (count++ > 0)
             continue;
@@ -70,14 +70,14 @@ static int check_side(struct host *host, const struct manifest *manifest, enum s
     if (count == 0)
         kg_fail(err, KG_E_INVALID_CONFIG, "plugin %s: checking its %s configuration took too long",
                 manifest->name, side_names[side]);
-    report(host, manifest, side, kg_buf_view(&errors));
+    plugin_config_report(host, manifest, side, kg_buf_view(&errors));
     return -EINVAL;
 }
 
 /* A secret in what a project commits would be shared with everybody. */
-static int check_no_secret(struct host *host, const struct manifest *manifest,
-                           const struct kg_node *project, const struct kg_node *system,
-                           struct kg_err *err)
+static int plugin_config_check_no_secret(struct host *host, const struct manifest *manifest,
+                                         const struct kg_node *project,
+                                         const struct kg_node *system, struct kg_err *err)
 {
     const struct kg_node *secrets = kg_node_get(manifest->system_config_schema_node, "properties");
     for (uint32_t i = 0; i < project->count; i++) {
@@ -89,7 +89,7 @@ static int check_no_secret(struct host *host, const struct manifest *manifest,
         kg_buf_char(&errors, '[');
         kg_json_put_string(&errors, member->key);
         kg_buf_char(&errors, ']');
-        report(host, manifest, SIDE_PROJECT, kg_buf_view(&errors));
+        plugin_config_report(host, manifest, SIDE_PROJECT, kg_buf_view(&errors));
         kg_fail(err, KG_E_INVALID_CONFIG,
                 "plugin %s: %u:%u: \"%.*s\" is the operator's own and cannot stand in config",
                 manifest->name, member->key_line, member->key_column, KG_STR_CUT(member->key, 64));
@@ -100,8 +100,8 @@ static int check_no_secret(struct host *host, const struct manifest *manifest,
 }
 
 /* A path that the plugin was never granted, whoever wrote it. */
-static int check_paths(struct host *host, const struct manifest *manifest,
-                       const struct kg_node *project, struct kg_err *err)
+static int plugin_config_check_paths(struct host *host, const struct manifest *manifest,
+                                     const struct kg_node *project, struct kg_err *err)
 {
     for (size_t i = 0; i < manifest->knob_count; i++) {
         const struct manifest_knob *knob = &manifest->knobs[i];
@@ -120,8 +120,8 @@ static int check_paths(struct host *host, const struct manifest *manifest,
 }
 
 /* The members of a side, with the schema's defaults, appended to an object that is open. */
-static void put_side(struct kg_json_writer *json, const struct schema *schema,
-                     const struct kg_node *config)
+static void plugin_config_put_side(struct kg_json_writer *json, const struct schema *schema,
+                                   const struct kg_node *config)
 {
     kg_auto(kg_doc_cleanup) struct kg_doc *whole =
         schema ? schema_with_defaults(schema, config) : NULL;
@@ -151,14 +151,15 @@ struct kg_doc *host_plugin_settings(const struct host *host, const struct manife
     return schema_with_defaults(manifest->config_schema, project_side(local));
 }
 
-static void put_both(struct kg_buf *json, const struct manifest *manifest,
-                     const struct schema *project_schema, const struct kg_node *project,
-                     const struct local_plugin *local_or_null)
+static void plugin_config_put_both(struct kg_buf *json, const struct manifest *manifest,
+                                   const struct schema *project_schema,
+                                   const struct kg_node *project,
+                                   const struct local_plugin *local_or_null)
 {
     struct kg_json_writer writer = kg_json_writer(json);
     kg_json_begin(&writer, '{');
-    put_side(&writer, project_schema, project);
-    put_side(&writer, manifest->system_config_schema, system_side(local_or_null));
+    plugin_config_put_side(&writer, project_schema, project);
+    plugin_config_put_side(&writer, manifest->system_config_schema, system_side(local_or_null));
     kg_json_end(&writer, '}');
 }
 
@@ -172,7 +173,7 @@ void plugin_config_merge(const struct host *host, const struct manifest *manifes
                          const struct kg_node *project, struct kg_buf *ret_json)
 {
     const struct local_plugin *local = local_plugin_find(host->local, kg_str(manifest->package));
-    put_both(ret_json, manifest, NULL, project ? project : &nothing, local);
+    plugin_config_put_both(ret_json, manifest, NULL, project ? project : &nothing, local);
 }
 
 int plugin_config_check(struct host *host, const struct manifest *manifest, struct kg_err *err)
@@ -187,9 +188,9 @@ int plugin_config_check(struct host *host, const struct manifest *manifest, stru
         kg_wrap_file(err, host->paths->local_file);
         return kg_wrap(err, -EINVAL, "plugin %s", manifest->name);
     }
-    int result = check_no_secret(host, manifest, project, system, err);
+    int result = plugin_config_check_no_secret(host, manifest, project, system, err);
     if (result == 0)
-        result = check_paths(host, manifest, project, err);
+        result = plugin_config_check_paths(host, manifest, project, err);
     if (result == 0)
         result = check_side(host, manifest, SIDE_PROJECT, manifest->config_schema, project, err);
     if (result == 0)
@@ -210,7 +211,7 @@ void plugin_config_make(const struct host_plugin *plugin, const struct host_whom
         (given == NULL || given->count == 0))
         return; /* it takes none */
     if (given != NULL)
-        put_both(ret_json, manifest, NULL, given, local);
+        plugin_config_put_both(ret_json, manifest, NULL, given, local);
     else
-        put_both(ret_json, manifest, manifest->config_schema, project, local);
+        plugin_config_put_both(ret_json, manifest, manifest->config_schema, project, local);
 }

@@ -73,7 +73,8 @@ static char *below(const char *root, const char *rest)
 }
 
 /* A declared path as one of the host; owned. NULL with err if it has no place now. */
-static char *place(const struct policy *policy, const char *path, bool *ret_own, struct kg_err *err)
+static char *policy_place(const struct policy *policy, const char *path, bool *ret_own,
+                          struct kg_err *err)
 {
     const struct host_cage_parts *parts = policy->parts;
     *ret_own = false;
@@ -101,7 +102,7 @@ static void close_host(struct policy *policy, const struct capability *line)
 }
 
 /* What the operator closed. What has no place now is nowhere in the cage either. */
-static void add_closed(struct policy *policy)
+static void policy_add_closed(struct policy *policy)
 {
     const struct grants *grants = policy->parts->grants;
     for (size_t i = 0; grants != NULL && i < grants->closed.count; i++) {
@@ -111,7 +112,7 @@ static void add_closed(struct policy *policy)
             close_host(policy, line);
         if (line->kind != CAPABILITY_READ && line->kind != CAPABILITY_WRITE)
             continue;
-        char *path = place(policy, line->path, &own, NULL);
+        char *path = policy_place(policy, line->path, &own, NULL);
         if (path != NULL)
             host_covers_add(&policy->closed,
                             &(struct host_cover){.path = path,
@@ -133,14 +134,14 @@ static bool is_closed(const struct policy *policy, const char *path, bool write)
 }
 
 /* note is taken over; NULL: the path is as it was declared. */
-static int add_path(struct policy *policy, const char *declared, bool write, char *note,
-                    struct kg_err *err)
+static int policy_add_path(struct policy *policy, const char *declared, bool write, char *note,
+                           struct kg_err *err)
 {
     struct cage_policy *cage = &policy->cage;
     struct cage_path path = {.write = write, .note = note};
     if (note != NULL)
         kg_list_add(&policy->texts, note);
-    char *text = place(policy, declared, &path.own, err);
+    char *text = policy_place(policy, declared, &path.own, err);
     if (text == NULL)
         return -EINVAL;
     kg_list_add(&policy->texts, text);
@@ -152,12 +153,12 @@ static int add_path(struct policy *policy, const char *declared, bool write, cha
     return 0;
 }
 
-static int add_program(struct policy *policy, const struct capability *capability,
-                       struct kg_err *err)
+static int policy_add_program(struct policy *policy, const struct capability *capability,
+                              struct kg_err *err)
 {
     struct cage_policy *cage = &policy->cage;
     bool own;
-    char *folder = place(policy, capability->path, &own, err);
+    char *folder = policy_place(policy, capability->path, &own, err);
     if (folder == NULL)
         return -EINVAL;
     kg_list_add(&policy->texts, folder);
@@ -165,10 +166,10 @@ static int add_program(struct policy *policy, const struct capability *capabilit
         kg_realloc(policy->programs, (cage->program_count + 1) * sizeof(*policy->programs));
     policy->programs[cage->program_count++] =
         (struct cage_program){.program = capability->program, .folder = folder};
-    return own ? add_path(policy, capability->path, false, NULL, err) : 0;
+    return own ? policy_add_path(policy, capability->path, false, NULL, err) : 0;
 }
 
-static int add_reach(struct policy *policy, const char *host, uint16_t port)
+static int policy_add_reach(struct policy *policy, const char *host, uint16_t port)
 {
     struct cage_policy *cage = &policy->cage;
     policy->reaches =
@@ -178,7 +179,7 @@ static int add_reach(struct policy *policy, const char *host, uint16_t port)
 }
 
 /* How it was written, if that is not its path, and whether the operator wrote it. */
-static char *note_of(const struct capability *capability, bool granted)
+static char *policy_note_of(const struct capability *capability, bool granted)
 {
     bool is_plain = capability->path[0] == '/';
     if (!granted)
@@ -187,26 +188,26 @@ static char *note_of(const struct capability *capability, bool granted)
                     : kg_format("%s, granted by the operator", capability->path);
 }
 
-static int add_capability(struct policy *policy, const struct capability *capability, bool granted,
-                          struct kg_err *err)
+static int policy_add_capability(struct policy *policy, const struct capability *capability,
+                                 bool granted, struct kg_err *err)
 {
     switch (capability->kind) {
     case CAPABILITY_READ:
     case CAPABILITY_WRITE:
-        return add_path(policy, capability->path, capability->kind == CAPABILITY_WRITE,
-                        note_of(capability, granted), err);
+        return policy_add_path(policy, capability->path, capability->kind == CAPABILITY_WRITE,
+                               policy_note_of(capability, granted), err);
     case CAPABILITY_EXEC:
-        return add_program(policy, capability, err);
+        return policy_add_program(policy, capability, err);
     case CAPABILITY_NET_HOST:
-        return add_reach(policy, capability->host, capability->port);
+        return policy_add_reach(policy, capability->host, capability->port);
     case CAPABILITY_NET_ANY:
-        return add_reach(policy, "*", 0);
+        return policy_add_reach(policy, "*", 0);
     default:
         return 0; /* nothing that the cage could give */
     }
 }
 
-static struct kg_str text_of(const struct kg_doc *settings, const char *field)
+static struct kg_str policy_text_of(const struct kg_doc *settings, const char *field)
 {
     const struct kg_node *value = settings ? kg_node_get(settings->root, field) : NULL;
     return value != NULL && value->type == KG_STRING ? value->text : KG_STR_NULL;
@@ -224,7 +225,7 @@ static int add_knobs(struct policy *policy, struct kg_err *err)
         settings = kg_json_read(policy->parts->settings, NULL);
     for (size_t i = 0; i < manifest->knob_count; i++) {
         const struct manifest_knob *knob = &manifest->knobs[i];
-        struct kg_str value = text_of(settings, knob->field);
+        struct kg_str value = policy_text_of(settings, knob->field);
         if (!manifest_knob_is_path(knob) || value.length == 0)
             continue;
         if (!manifest_knob_allows(knob, value))
@@ -239,7 +240,7 @@ static int add_knobs(struct policy *policy, struct kg_err *err)
             capability.path[0] == '/')
             continue;
         char *note = kg_format("where its setting %s points, now %s", knob->name, capability.path);
-        int result = add_path(policy, capability.path, true, note, err);
+        int result = policy_add_path(policy, capability.path, true, note, err);
         if (result < 0)
             return kg_wrap(err, result, "its setting %s", knob->name);
     }
@@ -259,7 +260,7 @@ bool policy_is_of_project(const struct manifest *manifest, const struct capabili
             continue;
         if (doc == NULL)
             doc = kg_json_read(settings, NULL);
-        if (kg_str_starts(text_of(doc, knob->field), project_prefix))
+        if (kg_str_starts(policy_text_of(doc, knob->field), project_prefix))
             return true;
     }
     return false;
@@ -273,7 +274,7 @@ bool policy_paths_differ(const struct manifest *manifest, struct kg_str old_sett
     for (size_t i = 0; i < manifest->knob_count; i++) {
         const struct manifest_knob *knob = &manifest->knobs[i];
         if (manifest_knob_is_path(knob) &&
-            !kg_str_equal(text_of(old, knob->field), text_of(new, knob->field)))
+            !kg_str_equal(policy_text_of(old, knob->field), policy_text_of(new, knob->field)))
             return true;
     }
     return false;
@@ -281,8 +282,8 @@ bool policy_paths_differ(const struct manifest *manifest, struct kg_str old_sett
 
 /* -- what is closed to it --------------------------------------------------------------------- */
 
-static int refuse(const struct policy *policy, const char *path, const char *why,
-                  struct kg_err *err)
+static int policy_refuse(const struct policy *policy, const char *path, const char *why,
+                         struct kg_err *err)
 {
     return kg_fail(err, KG_E_REFUSED, "plugin %s: write %s: %s", policy->parts->manifest->name,
                    path, why);
@@ -302,13 +303,13 @@ static bool may_write(const struct policy *policy, const char *path)
     return nearest != NULL && nearest->write;
 }
 
-static int check_closed(const struct policy *policy, const struct host_cover *what,
-                        struct kg_err *err)
+static int policy_check_closed(const struct policy *policy, const struct host_cover *what,
+                               struct kg_err *err)
 {
     for (size_t i = 0; i < policy->cage.path_count && what->closed != NULL; i++) {
         const struct cage_path *path = &policy->paths[i];
         if (path->write && !path->own && kg_path_within(path->path, what->path))
-            return refuse(policy, path->path, what->closed, err);
+            return policy_refuse(policy, path->path, what->closed, err);
     }
     return 0;
 }
@@ -335,7 +336,7 @@ int host_make_ahead(const char *path, struct kg_err *err)
 static int cover(struct policy *policy, const struct host_cover *what, struct kg_err *err)
 {
     struct cage_policy *cage = &policy->cage;
-    int result = check_closed(policy, what, err);
+    int result = policy_check_closed(policy, what, err);
     if (result < 0)
         return result;
     if (what->ahead && policy->parts->make_folders && access(what->path, F_OK) < 0 &&
@@ -364,7 +365,7 @@ static int protect_project(struct policy *policy, struct kg_err *err)
         const struct cage_path *path = &policy->paths[i];
         if (path->write && !path->own && kg_path_within(parts->project_file, path->path) &&
             !kg_path_within(parts->project_file, folder)) {
-            int result = refuse(policy, path->path, HOST_PROJECTS_FILE, err);
+            int result = policy_refuse(policy, path->path, HOST_PROJECTS_FILE, err);
             kg_hint(err, "a project's file in %s can be kept from its plugins", PROJECT_DIR);
             return result;
         }
@@ -395,7 +396,7 @@ static int find_guards(struct policy *policy, char *const *grants, struct kg_err
 }
 
 /* What kaged keeps for the plugin itself is nobody's else to run: it is left alone. */
-static int guard(struct policy *policy, struct kg_err *err)
+static int policy_guard(struct policy *policy, struct kg_err *err)
 {
     char **grants = kg_list_new(0);
     int result = 0;
@@ -405,7 +406,7 @@ static int guard(struct policy *policy, struct kg_err *err)
             continue;
         const struct cage_guard *named = cage_guard_of(path->path);
         if (named != NULL && named->never)
-            result = refuse(policy, path->path, HOST_PROJECTS_FILE, err);
+            result = policy_refuse(policy, path->path, HOST_PROJECTS_FILE, err);
         kg_list_add(&grants, kg_strdup(path->path));
     }
     if (result == 0 && (result = find_guards(policy, grants, err)) < 0)
@@ -418,7 +419,7 @@ static int guard(struct policy *policy, struct kg_err *err)
 }
 
 /* What the operator closed comes first: there is nothing below it to be kept. */
-static int protect(struct policy *policy, struct kg_err *err)
+static int policy_protect(struct policy *policy, struct kg_err *err)
 {
     const struct host_covers *covers = policy->parts->covers;
     int result = 0;
@@ -428,13 +429,13 @@ static int protect(struct policy *policy, struct kg_err *err)
         result = protect_project(policy, err);
     for (size_t i = 0; covers != NULL && i < covers->count && result == 0; i++)
         result = cover(policy, &covers->items[i], err);
-    return result < 0 ? result : guard(policy, err);
+    return result < 0 ? result : policy_guard(policy, err);
 }
 
 /* -- folders that kaged keeps for the plugin --------------------------------------------------- */
 
 /* Opens the folder `name` in `folder`, which is made if it is not there; a link is not followed. */
-static int enter(int folder, const char *name)
+static int policy_enter(int folder, const char *name)
 {
     if (mkdirat(folder, name, 0700) < 0 && errno != EEXIST)
         return -1;
@@ -454,14 +455,14 @@ static int make_below(const char *root, const char *path, struct kg_err *err)
             fstatat(folder, part, &there, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(there.st_mode);
         if (is_file && next[strspn(next, "/")] == '\0')
             return 0; /* the setting or the manifest names a file */
-        int inner = enter(folder, part);
+        int inner = policy_enter(folder, part);
         close(folder);
         folder = inner;
     }
     return folder < 0 ? kg_fail_errno(err, errno, "make folder %s", path) : 0;
 }
 
-static int make_folders(const struct policy *policy, struct kg_err *err)
+static int policy_make_folders(const struct policy *policy, struct kg_err *err)
 {
     kg_auto(kg_free) char *data_dir = host_real_path(policy->parts->paths->plugin_data_dir);
     for (size_t i = 0; i < policy->cage.path_count; i++) {
@@ -477,7 +478,7 @@ static int make_folders(const struct policy *policy, struct kg_err *err)
 
 /* -- environment ------------------------------------------------------------------------------- */
 
-static bool is_reserved(const char *entry)
+static bool policy_is_reserved(const char *entry)
 {
     static const char *const ours[] = {
         "KAGED_PLUGIN_NAME=", "KAGED_PLUGIN_DIR=",   "KAGED_API_VERSION=",
@@ -498,7 +499,7 @@ static bool uses_config_root(const struct policy *policy)
 
 /* The documented environment; the manifest's own entries come later and win, where they may; those
  * of the operator come last. */
-static void make_environment(struct policy *policy, char *const *declared)
+static void policy_make_environment(struct policy *policy, char *const *declared)
 {
     const struct host_cage_parts *parts = policy->parts;
     char **env = kg_list_new(0);
@@ -508,7 +509,7 @@ static void make_environment(struct policy *policy, char *const *declared)
     kg_list_add(&env, kg_strdup("LANG=C.UTF-8"));
     kg_list_add(&env, kg_strdup("TMPDIR=/tmp"));
     for (char *const *entry = declared; *entry != NULL; entry++)
-        if (!is_reserved(*entry))
+        if (!policy_is_reserved(*entry))
             kg_list_add(&env, kg_strdup(*entry));
     for (char **entry = parts->grants ? parts->grants->env : NULL; entry && *entry; entry++)
         kg_list_add(&env, kg_strdup(*entry));
@@ -525,7 +526,7 @@ static void make_environment(struct policy *policy, char *const *declared)
 }
 
 /* A setting may hold what would be another header. */
-static int add_headers(struct policy *policy, char *const *headers, struct kg_err *err)
+static int policy_add_headers(struct policy *policy, char *const *headers, struct kg_err *err)
 {
     for (size_t i = 0; headers[i] != NULL; i++) {
         for (const char *at = headers[i]; *at != '\0'; at++)
@@ -546,7 +547,7 @@ static int use_bridge(struct policy *policy, const struct host_filling *by, stru
     char **headers = NULL;
     if (program == NULL || host_fill_in(declared, HOST_ENVIRONMENT, by, &headers, err) < 0)
         return -EINVAL;
-    int result = add_headers(policy, headers, err);
+    int result = policy_add_headers(policy, headers, err);
     kg_list_free(headers);
     if (result < 0)
         return result;
@@ -554,7 +555,7 @@ static int use_bridge(struct policy *policy, const struct host_filling *by, stru
     policy->runs_helper = true;
     for (const char *const *entry = helper_environment; *entry != NULL; entry++)
         kg_list_add(&policy->env, kg_strdup(*entry));
-    return add_path(policy, program, false, NULL, err);
+    return policy_add_path(policy, program, false, NULL, err);
 }
 
 /* Of a server that is not told its configuration otherwise, it is in its words. */
@@ -568,7 +569,7 @@ static int fill_words(struct policy *policy, struct kg_err *err)
         host_fill_in((const char *const *)manifest->env, HOST_ENVIRONMENT, &by, &declared, err);
     if (result < 0)
         return result;
-    make_environment(policy, declared);
+    policy_make_environment(policy, declared);
     kg_list_free(declared);
     by.env = policy->env;
     result = host_fill_in((const char *const *)manifest->command, HOST_COMMAND, &by,
@@ -576,12 +577,12 @@ static int fill_words(struct policy *policy, struct kg_err *err)
     return result == 0 && manifest->url != NULL ? use_bridge(policy, &by, err) : result;
 }
 
-static int make_words(struct policy *policy, struct kg_err *err)
+static int policy_make_words(struct policy *policy, struct kg_err *err)
 {
     const struct manifest *manifest = policy->parts->manifest;
     if (host_tier_of(manifest)->words_have_settings)
         return kg_wrap(err, fill_words(policy, err), "plugin %s", manifest->name);
-    make_environment(policy, manifest->env);
+    policy_make_environment(policy, manifest->env);
     policy->command = kg_list_copy((const char *const *)manifest->command);
     return 0;
 }
@@ -589,7 +590,7 @@ static int make_words(struct policy *policy, struct kg_err *err)
 /* -- the whole --------------------------------------------------------------------------------- */
 
 /* What no plugin may see, whatever it declares. */
-static void add_kept(char ***kept, const struct config_paths *paths)
+static void policy_add_kept(char ***kept, const struct config_paths *paths)
 {
     kg_auto(kg_free) char *config_dir = kg_path_folder(paths->config_file);
     const char *const folders[] = {config_dir, paths->plugins_dir, paths->plugin_data_dir,
@@ -601,7 +602,7 @@ static void add_kept(char ***kept, const struct config_paths *paths)
 char **policy_kept(const struct config_paths *paths, const char *plugins_dir)
 {
     char **kept = kg_list_new(0);
-    add_kept(&kept, paths);
+    policy_add_kept(&kept, paths);
     kg_list_add(&kept, host_real_path(plugins_dir));
     return kept;
 }
@@ -610,7 +611,7 @@ static char **kept_folders(const struct host_cage_parts *parts)
 {
     char **kept = policy_kept(parts->paths, parts->plugins_dir);
     if (parts->also_kept != NULL)
-        add_kept(&kept, parts->also_kept);
+        policy_add_kept(&kept, parts->also_kept);
     return kept;
 }
 
@@ -632,15 +633,16 @@ static struct cage_support *supports_of(const struct config_names *names, const 
     return supports;
 }
 
-static int add_declared(struct policy *policy, struct kg_err *err)
+static int policy_add_declared(struct policy *policy, struct kg_err *err)
 {
     const struct grants *grants = policy->parts->grants;
     const struct capability_set *set =
         grants ? &grants->set : &policy->parts->manifest->capability_set;
     int result = 0;
-    add_closed(policy);
+    policy_add_closed(policy);
     for (size_t i = 0; i < set->count && result == 0; i++)
-        result = add_capability(policy, &set->items[i], grants && i >= grants->declared, err);
+        result =
+            policy_add_capability(policy, &set->items[i], grants && i >= grants->declared, err);
     return result < 0 ? result : add_knobs(policy, err);
 }
 
@@ -651,7 +653,7 @@ static char *config_root_of(const struct host_cage_parts *parts)
     return kg_format("%s/%s", data_dir, parts->home ? parts->home : parts->manifest->name);
 }
 
-static int fill(struct policy *policy, struct kg_err *err)
+static int policy_fill(struct policy *policy, struct kg_err *err)
 {
     const struct host_cage_parts *parts = policy->parts;
     policy->config_root = config_root_of(parts);
@@ -660,12 +662,12 @@ static int fill(struct policy *policy, struct kg_err *err)
     policy->aheads = kg_list_new(0);
     policy->supports =
         supports_of(&parts->config->sandbox_support, parts->runs_all, &policy->cage.support_count);
-    int result = add_declared(policy, err);
+    int result = policy_add_declared(policy, err);
     if (result == 0)
-        result = protect(policy, err);
+        result = policy_protect(policy, err);
     if (result < 0)
         return result;
-    return make_words(policy, err);
+    return policy_make_words(policy, err);
 }
 
 char **policy_writable(const struct host_cage_parts *parts)
@@ -674,7 +676,7 @@ char **policy_writable(const struct host_cage_parts *parts)
     char **grants = kg_list_new(0);
     policy.config_root = config_root_of(parts);
     policy.texts = kg_list_new(0);
-    if (add_declared(&policy, NULL) < 0)
+    if (policy_add_declared(&policy, NULL) < 0)
         return grants;
     for (size_t i = 0; i < policy.cage.path_count; i++)
         if (policy.paths[i].write && !policy.paths[i].own)
@@ -688,7 +690,7 @@ void policy_held(const struct host_cage_parts *parts, struct host_covers *covers
     kg_auto(policy_free) struct policy policy = {.parts = parts};
     policy.config_root = config_root_of(parts);
     policy.texts = kg_list_new(0);
-    if (add_declared(&policy, NULL) < 0)
+    if (policy_add_declared(&policy, NULL) < 0)
         return;
     for (size_t i = 0; i < policy.cage.path_count; i++) {
         kg_auto(kg_free) char *above = kg_path_folder(policy.paths[i].path);
@@ -740,7 +742,8 @@ struct cage_plan *host_cage_plan(const struct host_cage_parts *parts, struct kg_
 {
     kg_auto(policy_free) struct policy policy = {.parts = parts};
     const struct instance_limits limits = policy_limits(parts->config, parts->manifest->name);
-    if (fill(&policy, err) < 0 || (parts->make_folders && make_folders(&policy, err) < 0))
+    if (policy_fill(&policy, err) < 0 ||
+        (parts->make_folders && policy_make_folders(&policy, err) < 0))
         return NULL;
     policy.cage.name = parts->manifest->name;
     policy.cage.install_dir = parts->dir;

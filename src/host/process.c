@@ -22,7 +22,7 @@ static char *host_process_name(const char *plugin, const struct host_whom *whom)
 }
 
 /* By whom they serve; nobody comes first. */
-static int compare(const struct host_whom *a, const struct host_whom *b)
+static int host_process_compare(const struct host_whom *a, const struct host_whom *b)
 {
     if (a->kind != b->kind)
         return a->kind < b->kind ? -1 : 1;
@@ -33,7 +33,7 @@ struct host_process *host_process_find(const struct host_plugin *plugin,
                                        const struct host_whom *whom)
 {
     struct host_process *process = plugin->processes;
-    while (process != NULL && compare(&process->whom, whom) != 0)
+    while (process != NULL && host_process_compare(&process->whom, whom) != 0)
         process = process->next;
     return process;
 }
@@ -100,7 +100,7 @@ static struct instance_times times_of(const struct manifest *manifest, const str
 /* -- what the supervisor tells and asks -------------------------------------------------------- */
 
 /* The last one that used a version that was replaced meanwhile has it removed. */
-static void let_go(struct host_process *process)
+static void host_process_let_go(struct host_process *process)
 {
     const struct host_plugin *plugin = process->plugin;
     struct store_version *version = kg_steal(&process->version);
@@ -132,18 +132,18 @@ static int hold_version(struct host_process *process, struct kg_err *err)
     }
     if (is_other)
         host_process_load(process);
-    let_go(process);
+    host_process_let_go(process);
     process->version = version;
     return 0;
 }
 
-static bool prepare(void *data)
+static bool host_process_prepare(void *data)
 {
     return host_search_ready(data);
 }
 
 /* What the cage of a running process is made of is kept, since its plan could be another by now. */
-static struct cage_plan *make_plan(void *data, struct kg_err *err)
+static struct cage_plan *host_process_make_plan(void *data, struct kg_err *err)
 {
     struct host_process *process = data;
     const struct host *host = process->plugin->host;
@@ -191,7 +191,7 @@ static void on_state(void *data)
 {
     struct host_process *process = data;
     if (!host_process_runs(process))
-        let_go(process);
+        host_process_let_go(process);
     host_process_moved(process);
     host_tell_projects(process);
 }
@@ -232,20 +232,20 @@ static void on_move(void *data, enum instance_state from, enum instance_state to
         host_set_failure(process->plugin->host, process->name, NULL);
 }
 
-static void on_notification(void *data, struct kg_str method, struct kg_str params)
+static void host_process_on_notification(void *data, struct kg_str method, struct kg_str params)
 {
     struct host_process *process = data;
     host_events_notification(process->plugin->host->events, process->name, method, params);
     host_offers_heard(process, method, params);
 }
 
-static void on_log(void *data, struct kg_str message)
+static void host_process_on_log(void *data, struct kg_str message)
 {
     host_offers_logged(data, message);
 }
 
 /* Whoever had it told may wait for that. */
-static void on_configured(void *data)
+static void host_process_on_configured(void *data)
 {
     struct host_process *process = data;
     struct kg_str refused = instance_config_refused(process->instance);
@@ -255,12 +255,12 @@ static void on_configured(void *data)
     host_tell_projects(process);
 }
 
-static bool has_storage(void *data)
+static bool host_process_has_storage(void *data)
 {
     return host_stores(data);
 }
 
-static bool may_claim(void *data, struct kg_str capability)
+static bool host_process_may_claim(void *data, struct kg_str capability)
 {
     const struct host_process *process = data;
     kg_auto(capability_free) struct capability claimed = {0};
@@ -268,19 +268,19 @@ static bool may_claim(void *data, struct kg_str capability)
            grants_cover(&process->grants, &claimed);
 }
 
-static bool may_notify(void *data, struct kg_str type)
+static bool host_process_may_notify(void *data, struct kg_str type)
 {
     const struct host_process *process = data;
     return kg_list_has(process->manifest->notifications, type);
 }
 
-static bool is_tool(void *data, struct kg_str method)
+static bool host_process_is_tool(void *data, struct kg_str method)
 {
     const struct host_process *process = data;
     return manifest_tool_called(process->manifest, method) != NULL;
 }
 
-static void put_projects(void *data, struct kg_json_writer *json)
+static void host_process_put_projects(void *data, struct kg_json_writer *json)
 {
     const struct host_process *process = data;
     const struct host *host = process->plugin->host;
@@ -298,7 +298,7 @@ static void put_file_uri(struct kg_buf *out, const char *path)
 }
 
 /* A server that reaches into its project is told where that is. */
-static bool put_roots(void *data, struct kg_json_writer *json_or_null)
+static bool host_process_put_roots(void *data, struct kg_json_writer *json_or_null)
 {
     const struct host_process *process = data;
     const struct host_whom *whom = &process->whom;
@@ -315,7 +315,7 @@ static bool put_roots(void *data, struct kg_json_writer *json_or_null)
     return true;
 }
 
-static void on_tools(void *data)
+static void host_process_on_tools(void *data)
 {
     struct host_process *process = data;
     process->tier->on_tools(process);
@@ -358,20 +358,20 @@ static void set_spec(struct host_process *process, struct kg_str settings)
     static const struct instance_ops ops = {
         .on_state = on_state,
         .on_move = on_move,
-        .on_notification = on_notification,
-        .on_configured = on_configured,
+        .on_notification = host_process_on_notification,
+        .on_configured = host_process_on_configured,
         .on_fresh_start = on_fresh_start,
-        .prepare = prepare,
-        .make_plan = make_plan,
+        .prepare = host_process_prepare,
+        .make_plan = host_process_make_plan,
         .on_request = host_serve,
-        .has_storage = has_storage,
-        .may_claim = may_claim,
-        .is_tool = is_tool,
-        .may_notify = may_notify,
-        .put_projects = put_projects,
-        .put_roots = put_roots,
-        .on_tools = on_tools,
-        .on_log = on_log,
+        .has_storage = host_process_has_storage,
+        .may_claim = host_process_may_claim,
+        .is_tool = host_process_is_tool,
+        .may_notify = host_process_may_notify,
+        .put_projects = host_process_put_projects,
+        .put_roots = host_process_put_roots,
+        .on_tools = host_process_on_tools,
+        .on_log = host_process_on_log,
         .on_input = host_on_input,
         .drop_input = host_drop_input,
         .may_request = host_may_request,
@@ -407,7 +407,7 @@ void host_process_configure(struct host_process *process, struct kg_str settings
  * Where a setting of the type `path` points is a part of the cage: a change needs a new one. So are
  * what the operator granted, and the words that a server is started with.
  */
-static void apply_settings(struct host_process *process, struct kg_str settings)
+static void host_process_apply_settings(struct host_process *process, struct kg_str settings)
 {
     struct kg_str before = instance_config(process->instance);
     bool moves = policy_paths_differ(process->manifest, before, settings) ||
@@ -424,7 +424,7 @@ void host_process_refresh(struct host_process *process)
     if (process->standing == HOST_LEAVES || !host_process_runs(process) || process->in_turn)
         return;
     process->tier->settings(process, process->manifest, &settings);
-    apply_settings(process, kg_buf_view(&settings));
+    host_process_apply_settings(process, kg_buf_view(&settings));
 }
 
 /* -- its life ---------------------------------------------------------------------------------- */
@@ -455,7 +455,7 @@ void host_process_drop(struct host_process *process)
 static void link_process(struct host_process *process)
 {
     struct host_process **at = &process->plugin->processes;
-    while (*at != NULL && compare(&(*at)->whom, &process->whom) < 0)
+    while (*at != NULL && host_process_compare(&(*at)->whom, &process->whom) < 0)
         at = &(*at)->next;
     process->next = *at;
     *at = process;

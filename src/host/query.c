@@ -17,12 +17,12 @@ struct query {
     int result;
 };
 
-static struct kg_str own(struct kg_str text)
+static struct kg_str host_query_own(struct kg_str text)
 {
     return (struct kg_str){kg_str_dup(text), text.length};
 }
 
-static void run_query(struct loop_job *job)
+static void host_query_run_query(struct loop_job *job)
 {
     struct query *query = KG_CONTAINER(job, struct query, job);
     query->result =
@@ -54,21 +54,21 @@ static void run_verify(struct loop_job *job)
         audit_report_write(&report, &query->lines);
 }
 
-static void on_flushed(struct loop_message *message)
+static void host_query_on_flushed(struct loop_message *message)
 {
     struct query *query = KG_CONTAINER(message, struct query, flushed);
     loop_worker_submit(query->host->reader, &query->job);
 }
 
 /* Once everything emitted so far is in the files. */
-static void ask(struct query *query, void (*run)(struct loop_job *job), host_audit_done_fn *on_done,
-                void *data)
+static void host_query_ask(struct query *query, void (*run)(struct loop_job *job),
+                           host_audit_done_fn *on_done, void *data)
 {
     query->on_done = on_done;
     query->data = data;
     query->job.run = run;
     query->job.done = on_query_done;
-    query->flushed.deliver = on_flushed;
+    query->flushed.deliver = host_query_on_flushed;
     audit_flush(query->host->audit, &query->flushed);
 }
 
@@ -78,10 +78,10 @@ void host_audit_query(struct host *host, const struct audit_filter *filter,
     struct query *query = kg_alloc(sizeof(*query));
     query->host = host;
     query->filter = *filter;
-    query->filter.plugin = own(filter->plugin);
-    query->filter.event = own(filter->event);
-    query->filter.after_id = own(filter->after_id);
-    ask(query, run_query, on_done, data);
+    query->filter.plugin = host_query_own(filter->plugin);
+    query->filter.event = host_query_own(filter->event);
+    query->filter.after_id = host_query_own(filter->after_id);
+    host_query_ask(query, host_query_run_query, on_done, data);
 }
 
 static void on_verified(struct loop_job *job)
@@ -102,7 +102,7 @@ int host_audit_verify(struct host *host, host_audit_done_fn *on_done, void *data
     struct query *query = kg_alloc(sizeof(*query));
     query->host = host;
     host->verifies = true;
-    ask(query, run_verify, on_done, data);
+    host_query_ask(query, run_verify, on_done, data);
     query->job.done = on_verified;
     return 0;
 }

@@ -103,7 +103,7 @@ struct manifest *host_script_manifest(struct host_plugin *plugin, struct kg_err 
 
 /* -- what a process is started with ------------------------------------------------------------ */
 
-static void put_session(const struct host_whom *whom, struct kg_json_writer *json)
+static void host_script_put_session(const struct host_whom *whom, struct kg_json_writer *json)
 {
     kg_json_named_begin(json, "session", '{');
     kg_json_named_text(json, "id", whom->id);
@@ -124,7 +124,7 @@ void host_script_settings(struct host_process *process, const struct manifest *m
     kg_json_named_text(&json, "name", plugin->name);
     kg_json_named_str(&json, "source", kg_buf_view(&plugin->script->source));
     kg_json_named_raw(&json, "config", own ? kg_str(own->list[0]) : KG_STR("{}"));
-    put_session(&process->whom, &json);
+    host_script_put_session(&process->whom, &json);
     host_script_put_powers(plugin, &json);
     kg_json_end(&json, '}');
     host_script_note_settings(process);
@@ -199,7 +199,7 @@ bool host_script_is_enabled(const struct host_plugin *plugin)
 
 /* -- the folder -------------------------------------------------------------------------------- */
 
-static void refuse(struct host *host, const char *path, const char *why)
+static void host_script_own_refuse(struct host *host, const char *path, const char *why)
 {
     kg_log(KG_ERROR_LEVEL, "script %s: %s", path, why);
     audit_emit(host->audit, AUDIT_PLUGIN_DISABLED, KG_STR_NULL, AUDIT_V_TEXT(kg_path_name(path)),
@@ -212,12 +212,12 @@ static void add_script(struct host *host, const char *file)
     struct kg_str name = kg_str_first(kg_str(file), strlen(file) - strlen(".lua"));
     kg_auto(kg_free) char *stem = kg_str_dup(name);
     if (!is_script_name(name)) {
-        refuse(host, path, "its name must be 1 to 64 letters, digits, - and _");
+        host_script_own_refuse(host, path, "its name must be 1 to 64 letters, digits, - and _");
         return;
     }
     struct host_plugin *plugin = host_plugin_find(host, name);
     if (plugin != NULL && plugin->script == NULL) {
-        refuse(host, path, "a plugin has that name already");
+        host_script_own_refuse(host, path, "a plugin has that name already");
         return;
     }
     if (plugin != NULL)
@@ -227,7 +227,7 @@ static void add_script(struct host *host, const char *file)
     plugin->script->path = kg_steal(&path);
     kg_replace(&plugin->dir, plugin->script->path);
     if (host_plugin_load(plugin) < 0)
-        refuse(host, plugin->script->path, plugin->problem.message);
+        host_script_own_refuse(host, plugin->script->path, plugin->problem.message);
 }
 
 static int is_lua(const struct dirent *entry)
@@ -235,7 +235,7 @@ static int is_lua(const struct dirent *entry)
     return entry->d_name[0] != '.' && kg_str_ends(kg_str(entry->d_name), ".lua");
 }
 
-static void find_new(struct host *host)
+static void host_script_find_new(struct host *host)
 {
     struct dirent **files = NULL;
     int count = scandir(host->scripts->dir, &files, is_lua, alphasort);
@@ -263,23 +263,23 @@ static void leave_gone(struct host *host)
     }
 }
 
-static void read_again(struct host_plugin *plugin)
+static void host_script_read_again(struct host_plugin *plugin)
 {
     bool was_usable = plugin->problem.code == KG_OK;
     host_plugin_refresh(plugin);
     if (was_usable && plugin->problem.code != KG_OK)
-        refuse(plugin->host, plugin->script->path, plugin->problem.message);
+        host_script_own_refuse(plugin->host, plugin->script->path, plugin->problem.message);
 }
 
 /* What changed is read again, and its processes start anew, those in a turn when that is over. */
-static void on_quiet(void *data)
+static void host_script_on_quiet(void *data)
 {
     struct host *host = data;
     leave_gone(host);
     for (size_t i = 0; i < host->plugin_count; i++)
         if (host->plugins[i]->script != NULL && !host->plugins[i]->leaving)
-            read_again(host->plugins[i]);
-    find_new(host);
+            host_script_read_again(host->plugins[i]);
+    host_script_find_new(host);
 }
 
 void host_process_in_turn(struct host_process *process, bool in_turn)
@@ -291,7 +291,7 @@ void host_process_in_turn(struct host_process *process, bool in_turn)
 
 void host_find_scripts(struct host *host)
 {
-    static const struct host_watch_ops ops = {.on_quiet = on_quiet};
+    static const struct host_watch_ops ops = {.on_quiet = host_script_on_quiet};
     struct kg_err err;
     if (host->scripts == NULL) {
         const char *dir = host->config->scripts_dir;
@@ -305,7 +305,7 @@ void host_find_scripts(struct host *host)
         host_watch_add(host->scripts->watch, host->scripts->dir, NULL);
         if (host_watch_begin(host->scripts->watch, &err) > 0)
             kg_log(KG_WARN, "%s", err.message);
-        on_quiet(host);
+        host_script_on_quiet(host);
     }
     host_script_grants_tidy(host);
 }

@@ -54,7 +54,7 @@ int host_script_number(const struct kg_node *params, const char *key, int64_t fa
 
 /* -- paths ------------------------------------------------------------------------------------- */
 
-static bool is_plain(struct kg_str text)
+static bool script_files_is_plain(struct kg_str text)
 {
     return text.length > 0 && memchr(text.data, '\0', text.length) == NULL;
 }
@@ -78,7 +78,7 @@ static char *find_below(const struct host_script_request *request, struct kg_str
                         struct kg_err *err)
 {
     const char *root = host_script_whom(request)->root;
-    if (root == NULL || !is_plain(path) || path.length >= PATH_MAX) {
+    if (root == NULL || !script_files_is_plain(path) || path.length >= PATH_MAX) {
         kg_fail(err, KG_E_INVALID_PARAMS,
                 root ? "a path is a text of 1 to %d bytes" : "the session has no folder",
                 PATH_MAX - 1);
@@ -111,8 +111,8 @@ static void on_executed(struct host_script_request *request, struct helper_run_r
 }
 
 /* A relative folder below the session's. Owned. */
-static char *find_folder(const struct host_script_request *request, const struct kg_node *params,
-                         struct kg_err *err)
+static char *script_files_find_folder(const struct host_script_request *request,
+                                      const struct kg_node *params, struct kg_err *err)
 {
     struct kg_str cwd = kg_node_text(params, "cwd");
     struct stat there;
@@ -129,10 +129,11 @@ static char *find_folder(const struct host_script_request *request, const struct
 }
 
 /* As env takes it: a name is looked for in the system, a path is meant from the folder on. */
-static int add_program(struct kg_str cmd, const char *folder, char ***command, struct kg_err *err)
+static int script_files_add_program(struct kg_str cmd, const char *folder, char ***command,
+                                    struct kg_err *err)
 {
     bool is_path = cmd.length > 0 && memchr(cmd.data, '/', cmd.length) != NULL;
-    if (!is_plain(cmd) || cmd.length >= PATH_MAX || cmd.data[0] == '-' ||
+    if (!script_files_is_plain(cmd) || cmd.length >= PATH_MAX || cmd.data[0] == '-' ||
         memchr(cmd.data, '=', cmd.length) != NULL)
         return kg_fail(err, KG_E_INVALID_PARAMS, "cmd is the name of a program");
     kg_auto(kg_free) char *name = kg_str_dup(cmd);
@@ -140,13 +141,14 @@ static int add_program(struct kg_str cmd, const char *folder, char ***command, s
     return 0;
 }
 
-static int add_words(const struct kg_node *params, char ***command, struct kg_err *err)
+static int script_files_add_words(const struct kg_node *params, char ***command, struct kg_err *err)
 {
     const struct kg_node *words = kg_node_list(params, "args");
     size_t bytes = 0;
     for (uint32_t i = 0; i < words->count; i++) {
         const struct kg_node *word = &words->items[i];
-        bool fits = word->type == KG_STRING && (word->text.length == 0 || is_plain(word->text));
+        bool fits = word->type == KG_STRING &&
+                    (word->text.length == 0 || script_files_is_plain(word->text));
         bytes += fits ? word->text.length + 1 : 0;
         if (!fits || i >= WORDS_MAX || bytes > WORDS_BYTES_MAX)
             return kg_fail(err, KG_E_INVALID_PARAMS,
@@ -169,10 +171,10 @@ void host_script_serve_exec(struct host_script_request *request, const struct kg
         host_script_fail(request, &err);
         return;
     }
-    kg_auto(kg_free) char *folder = find_folder(request, params, &err);
+    kg_auto(kg_free) char *folder = script_files_find_folder(request, params, &err);
     char **command = begin_command(folder ? folder : "");
-    if (folder == NULL || add_program(cmd, folder, &command, &err) < 0 ||
-        add_words(params, &command, &err) < 0 ||
+    if (folder == NULL || script_files_add_program(cmd, folder, &command, &err) < 0 ||
+        script_files_add_words(params, &command, &err) < 0 ||
         host_script_number(params, "timeout_secs", FILE_SEC, EXEC_SEC_MAX, &seconds, &err) < 0) {
         kg_list_free(command);
         host_script_refuse(request, call, &err);
@@ -212,18 +214,19 @@ static void on_file_done(struct host_script_request *request, const char *call,
     host_script_reply(request, kg_buf_view(&result));
 }
 
-static void on_read(struct host_script_request *request, struct helper_run_result *ran)
+static void script_files_on_read(struct host_script_request *request, struct helper_run_result *ran)
 {
     on_file_done(request, "kage.fs.read", ran);
 }
 
-static void on_written(struct host_script_request *request, struct helper_run_result *ran)
+static void script_files_on_written(struct host_script_request *request,
+                                    struct helper_run_result *ran)
 {
     on_file_done(request, "kage.fs.write", ran);
 }
 
 /* Whether there is a file; a FIFO, or a device, would be waited for. */
-static int check_file(const char *path, struct kg_str named, struct kg_err *err)
+static int script_files_check_file(const char *path, struct kg_str named, struct kg_err *err)
 {
     struct stat there;
     if (stat(path, &there) < 0)
@@ -240,7 +243,7 @@ void host_script_serve_read(struct host_script_request *request, const struct kg
     struct kg_err err = {0};
     (void)data;
     kg_auto(kg_free) char *path = find_below(request, named, &err);
-    if (path == NULL || check_file(path, named, &err) < 0) {
+    if (path == NULL || script_files_check_file(path, named, &err) < 0) {
         host_script_refuse(request, "kage.fs.read", &err);
         return;
     }
@@ -252,11 +255,12 @@ void host_script_serve_read(struct host_script_request *request, const struct kg
                                                         .capability = "read:fs:project:/",
                                                         .output_max = OUTPUT_MAX,
                                                         .timeout_ms = FILE_SEC * 1000,
-                                                        .on_ran = on_read});
+                                                        .on_ran = script_files_on_read});
 }
 
 /* The mode that the file has, or a new one gets; a link is not written through. */
-static int check_target(const char *path, struct kg_str named, mode_t *ret_mode, struct kg_err *err)
+static int script_files_check_target(const char *path, struct kg_str named, mode_t *ret_mode,
+                                     struct kg_err *err)
 {
     struct stat there;
     bool exists = lstat(path, &there) == 0;
@@ -275,7 +279,7 @@ void host_script_serve_write(struct host_script_request *request, const struct k
     mode_t mode = 0;
     (void)data;
     kg_auto(kg_free) char *path = find_below(request, named, &err);
-    if (path == NULL || check_target(path, named, &mode, &err) < 0 ||
+    if (path == NULL || script_files_check_target(path, named, &mode, &err) < 0 ||
         kg_node_bytes(params, "content", OUTPUT_MAX, &content, &err) < 0) {
         kg_buf_free(&content);
         host_script_refuse(request, "kage.fs.write", &err);
@@ -293,5 +297,5 @@ void host_script_serve_write(struct host_script_request *request, const struct k
                                                         .input = content,
                                                         .output_max = HEAD_BYTES_MAX,
                                                         .timeout_ms = FILE_SEC * 1000,
-                                                        .on_ran = on_written});
+                                                        .on_ran = script_files_on_written});
 }

@@ -11,7 +11,7 @@
 
 /* -- what is recorded -------------------------------------------------------------------------- */
 
-static void remember(struct host *host, const char *script, const char *hash_or_null)
+static void script_grants_remember(struct host *host, const char *script, const char *hash_or_null)
 {
     free(kg_map_remove(host->script_hashes, kg_str(script)));
     if (hash_or_null != NULL)
@@ -20,7 +20,7 @@ static void remember(struct host *host, const char *script, const char *hash_or_
 
 static void on_grant(void *data, const struct state_script_grant *grant)
 {
-    remember(data, grant->script, grant->hash);
+    script_grants_remember(data, grant->script, grant->hash);
 }
 
 int host_script_grants_open(struct host *host, struct kg_err *err)
@@ -39,18 +39,18 @@ void host_script_grants_free(struct host *host)
     kg_map_free(host->script_hashes);
 }
 
-static void on_kept(void *data, const struct kg_err *err_or_null)
+static void script_grants_on_kept(void *data, const struct kg_err *err_or_null)
 {
     (void)data;
     if (err_or_null != NULL)
         kg_log(KG_ERROR_LEVEL, "remember the files of scripts: %s", err_or_null->message);
 }
 
-static void keep(struct host *host, const char *script, const char *hash_or_null)
+static void script_grants_keep(struct host *host, const char *script, const char *hash_or_null)
 {
     const struct state_script_grant row = {script, hash_or_null};
-    remember(host, script, hash_or_null);
-    state_keep_script_grant(host->keeper, &row, on_kept, NULL);
+    script_grants_remember(host, script, hash_or_null);
+    state_keep_script_grant(host->keeper, &row, script_grants_on_kept, NULL);
 }
 
 /* -- a script and its file --------------------------------------------------------------------- */
@@ -68,7 +68,7 @@ static const char *recorded(const struct host_plugin *plugin)
     return kg_map_get(plugin->host->script_hashes, kg_str(plugin->name));
 }
 
-static void put_words(char *const *grants, struct kg_buf *out)
+static void script_grants_put_words(char *const *grants, struct kg_buf *out)
 {
     for (size_t i = 0; grants[i] != NULL; i++) {
         kg_buf_printf(out, "%s%s (", i > 0 ? "; " : "", grants[i]);
@@ -77,11 +77,12 @@ static void put_words(char *const *grants, struct kg_buf *out)
     }
 }
 
-static void record(struct host_plugin *plugin, char *const *grants, const char *operator_or_null)
+static void script_grants_record(struct host_plugin *plugin, char *const *grants,
+                                 const char *operator_or_null)
 {
     kg_auto(kg_buf_free) struct kg_buf words = {0}, list = {0};
-    keep(plugin->host, plugin->name, plugin->script->hash);
-    put_words(grants, &words);
+    script_grants_keep(plugin->host, plugin->name, plugin->script->hash);
+    script_grants_put_words(grants, &words);
     kg_log_about(KG_WARN, plugin->name, "this file may from now on: %s", kg_buf_terminate(&words));
     struct kg_json_writer json = kg_json_writer(&list);
     kg_json_begin(&json, '[');
@@ -116,7 +117,7 @@ void host_script_grants_look(struct host_plugin *plugin)
     if (grants == NULL || plugin->script->hash[0] == '\0')
         return;
     if (hash == NULL)
-        record(plugin, grants, NULL);
+        script_grants_record(plugin, grants, NULL);
     else if (strcmp(hash, plugin->script->hash) != 0)
         note_changed(plugin);
 }
@@ -148,7 +149,7 @@ void host_script_grants_tidy(struct host *host)
 {
     const struct config_names *all = &host->config->plugins_capabilities;
     for (char *name; (name = find_ungranted(host)) != NULL; free(name))
-        keep(host, name, NULL);
+        script_grants_keep(host, name, NULL);
     for (size_t i = 0; i < all->count; i++) {
         const struct host_plugin *plugin = host_plugin_find(host, kg_str(all->items[i].name));
         if (plugin == NULL || plugin->script == NULL)
@@ -273,7 +274,7 @@ int host_script_approve(struct host_named named, struct kg_str hash, const char 
         kg_fail(err, KG_E_CONFLICT, "the file of script %s is another by now", plugin->name);
         return kg_hint(err, "look at it again: kaged plugin approve %s", plugin->name);
     }
-    record(plugin, grants, operator_id);
+    script_grants_record(plugin, grants, operator_id);
     plugin->script->notice = (struct kg_err){.code = KG_OK};
     host_plugin_refresh(plugin);
     return 0;

@@ -35,7 +35,7 @@ struct host_script_net {
 
 /* -- the processes that ask -------------------------------------------------------------------- */
 
-static void on_network(void *data, const char *whose, const struct gate_event *event)
+static void script_http_on_network(void *data, const char *whose, const struct gate_event *event)
 {
     const struct host_script_net *net = data;
     struct host_named named;
@@ -54,7 +54,7 @@ static struct host_script_net *net_of(struct host *host)
         .facts = host->facts,
         .calls_max = REQUESTS_MAX,
         .idle_ms = IDLE_MS,
-        .on_network = on_network,
+        .on_network = script_http_on_network,
         .data = net,
     };
     net->pool = fetch_pool_new(&net->place);
@@ -101,7 +101,7 @@ static struct host_script_request *script_fetch_end(struct script_fetch *fetch)
     return request;
 }
 
-static void on_fetched(void *data, const struct fetch_answer *answer)
+static void script_http_on_fetched(void *data, const struct fetch_answer *answer)
 {
     struct host_script_request *request = script_fetch_end(data);
     struct kg_err err = {0};
@@ -140,8 +140,8 @@ void host_script_net_end(const struct host_process *process)
 /* -- requests ---------------------------------------------------------------------------------- */
 
 /* A host that the grant names is reached wherever it is, any other not in a private network. */
-static int check_host(const struct host_script_request *request, const char *url,
-                      bool *ret_is_public, struct kg_err *err)
+static int script_http_check_host(const struct host_script_request *request, const char *url,
+                                  bool *ret_is_public, struct kg_err *err)
 {
     kg_auto(kg_free) char *host = NULL;
     uint16_t port = 0;
@@ -154,7 +154,7 @@ static int check_host(const struct host_script_request *request, const char *url
     return 0;
 }
 
-static int check_place(const struct host_script_request *request, struct kg_err *err)
+static int script_http_check_place(const struct host_script_request *request, struct kg_err *err)
 {
     const struct host *host = host_script_asker(request)->plugin->host;
     if (host_script_whom(request)->root == NULL)
@@ -181,13 +181,13 @@ static char **header_lines(const struct kg_node *params)
     return lines;
 }
 
-static int ask(struct host_script_request *request, const struct fetch_request *wanted,
-               struct kg_err *err)
+static int script_http_ask(struct host_script_request *request, const struct fetch_request *wanted,
+                           struct kg_err *err)
 {
     struct host_script_net *net = net_of(host_script_asker(request)->plugin->host);
     struct script_fetch *fetch = kg_alloc(sizeof(*fetch));
     *fetch = (struct script_fetch){.next = net->first, .request = request, .net = net};
-    int result = fetch_ask(net->pool, wanted, on_fetched, fetch, &fetch->call, err);
+    int result = fetch_ask(net->pool, wanted, script_http_on_fetched, fetch, &fetch->call, err);
     if (result < 0)
         free(fetch);
     else
@@ -206,7 +206,8 @@ void host_script_serve_http(struct host_script_request *request, const struct kg
     struct fetch_request wanted = {
         .whose = host_script_asker(request)->name, .method = method, .url = url};
     (void)data;
-    if (check_place(request, &err) < 0 || check_host(request, url, &wanted.is_public, &err) < 0 ||
+    if (script_http_check_place(request, &err) < 0 ||
+        script_http_check_host(request, url, &wanted.is_public, &err) < 0 ||
         host_script_number(params, "timeout_secs", SEC, SEC_MAX, &seconds, &err) < 0 ||
         host_script_number(params, "max_bytes", FETCH_ANSWER_BYTES, FETCH_ANSWER_BYTES, &max_bytes,
                            &err) < 0 ||
@@ -219,7 +220,7 @@ void host_script_serve_http(struct host_script_request *request, const struct kg
     wanted.body = kg_buf_view(&body);
     wanted.timeout_ms = (uint64_t)seconds * 1000;
     wanted.answer_max = (size_t)max_bytes;
-    if (ask(request, &wanted, &err) < 0)
+    if (script_http_ask(request, &wanted, &err) < 0)
         host_script_refuse(request, kage_http, &err);
     kg_list_free(headers);
 }

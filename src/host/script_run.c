@@ -25,7 +25,7 @@ struct host_script_run {
 
 /* -- its end ----------------------------------------------------------------------------------- */
 
-static void run_free(struct host_script_run *run)
+static void script_run_free(struct host_script_run *run)
 {
     KG_UNLINK(run->host->script_runs, run);
     host_search_drop(run->search);
@@ -36,17 +36,18 @@ static void run_free(struct host_script_run *run)
     free(run);
 }
 
-static void fail(struct host_script_run *run, const struct kg_err *err)
+static void script_run_fail(struct host_script_run *run, const struct kg_err *err)
 {
     struct host_script_request *request = run->request;
     struct kg_err wrapped = *err;
     kg_wrap(&wrapped, 0, "%s", run->wish.call);
-    run_free(run);
+    script_run_free(run);
     host_script_fail(request, &wrapped);
 }
 
 /* A cage that could not be built says so on stderr. */
-static void on_done(void *data, struct helper_run_result *result, const struct kg_err *err_or_null)
+static void script_run_on_done(void *data, struct helper_run_result *result,
+                               const struct kg_err *err_or_null)
 {
     struct host_script_run *run = data;
     struct kg_err err = {0};
@@ -56,12 +57,12 @@ static void on_done(void *data, struct helper_run_result *result, const struct k
     else if (err_or_null != NULL)
         err = *err_or_null;
     if (err.code != KG_OK) {
-        fail(run, &err);
+        script_run_fail(run, &err);
         return;
     }
     struct host_script_request *request = run->request;
     host_script_ran_fn *on_ran = run->wish.on_ran;
-    run_free(run);
+    script_run_free(run);
     on_ran(request, result);
 }
 
@@ -75,14 +76,15 @@ void host_script_runs_end(const struct host_process *process)
             continue;
         if (at->run != NULL)
             helper_run_cancel(kg_steal(&at->run));
-        fail(at, &gone);
+        script_run_fail(at, &gone);
     }
 }
 
 /* -- its cage ---------------------------------------------------------------------------------- */
 
 /* What a plugin would declare that does the same; HOME is its /tmp, which goes with it. */
-static struct manifest *make_manifest(const struct host_script_run *run, struct kg_err *err)
+static struct manifest *script_run_make_manifest(const struct host_script_run *run,
+                                                 struct kg_err *err)
 {
     const struct host_script_wish *wish = &run->wish;
     kg_auto(kg_problems_free) struct kg_problems problems = {0};
@@ -131,7 +133,7 @@ static struct host_cage_parts parts_of(const struct host_script_run *run, const 
     };
 }
 
-static struct cage_plan *make_plan(struct host_script_run *run, struct kg_err *err)
+static struct cage_plan *script_run_make_plan(struct host_script_run *run, struct kg_err *err)
 {
     kg_auto(host_covers_free) struct host_covers covers = {0}, guards = {0};
     const struct host *host = run->host;
@@ -149,13 +151,13 @@ static struct cage_plan *make_plan(struct host_script_run *run, struct kg_err *e
     return plan;
 }
 
-static void on_network(void *data, const struct gate_event *event)
+static void script_run_on_network(void *data, const struct gate_event *event)
 {
     const struct host_script_run *run = data;
     instance_heard_network(host_script_asker(run->request)->instance, event);
 }
 
-static void start(void *data)
+static void script_run_start(void *data)
 {
     struct host_script_run *run = data;
     struct kg_err err = {0};
@@ -166,20 +168,20 @@ static void start(void *data)
         .input = kg_buf_view(&wish->input),
         .output_max = wish->output_max,
         .timeout_ms = wish->timeout_ms,
-        .on_network = on_network,
+        .on_network = script_run_on_network,
     };
-    struct cage_plan *plan = make_plan(run, &err);
+    struct cage_plan *plan = script_run_make_plan(run, &err);
     if (plan != NULL)
-        run->run = helper_run_start(&place, plan, &options, on_done, run, &err);
+        run->run = helper_run_start(&place, plan, &options, script_run_on_done, run, &err);
     cage_plan_free(plan);
     if (run->run == NULL)
-        fail(run, &err);
+        script_run_fail(run, &err);
 }
 
 /* -- its beginning ----------------------------------------------------------------------------- */
 
-static int check_count(const struct host *host, const struct host_process *process,
-                       struct kg_err *err)
+static int script_run_check_count(const struct host *host, const struct host_process *process,
+                                  struct kg_err *err)
 {
     size_t count = 0;
     for (const struct host_script_run *at = host->script_runs; at != NULL; at = at->next)
@@ -189,15 +191,15 @@ static int check_count(const struct host *host, const struct host_process *proce
 }
 
 /* What may be written is looked at first, for what is guarded in it. */
-static void begin(struct host_script_run *run)
+static void script_run_begin(struct host_script_run *run)
 {
     const struct host_whom *whom = host_script_whom(run->request);
     if (kg_str_starts(kg_str(run->wish.capability), "write:")) {
         char **writable = kg_list_new(0);
         kg_list_add(&writable, kg_strdup(whom->root));
-        run->search = host_search_begin(run->host, writable, start, run);
+        run->search = host_search_begin(run->host, writable, script_run_start, run);
     } else {
-        start(run);
+        script_run_start(run);
     }
 }
 
@@ -212,10 +214,10 @@ void host_script_run(struct host_script_request *request, const struct host_scri
     host->script_runs = run;
     if (host_script_whom(request)->root == NULL)
         kg_fail(&err, KG_E_NOT_APPLICABLE, "the session has no folder");
-    else if (check_count(host, process, &err) == 0)
-        run->manifest = make_manifest(run, &err);
+    else if (script_run_check_count(host, process, &err) == 0)
+        run->manifest = script_run_make_manifest(run, &err);
     if (err.code != KG_OK)
-        fail(run, &err);
+        script_run_fail(run, &err);
     else
-        begin(run);
+        script_run_begin(run);
 }

@@ -17,7 +17,8 @@ struct host_script_request {
 
 /* -- answers ----------------------------------------------------------------------------------- */
 
-static void answer(struct host_script_request *request, enum peer_answer kind, struct kg_str json)
+static void script_service_answer(struct host_script_request *request, enum peer_answer kind,
+                                  struct kg_str json)
 {
     if (request->process->instance != NULL)
         instance_answer(request->process->instance, request->start, request->id, kind, json);
@@ -27,14 +28,14 @@ static void answer(struct host_script_request *request, enum peer_answer kind, s
 
 void host_script_reply(struct host_script_request *request, struct kg_str json)
 {
-    answer(request, PEER_ANSWER_RESULT, json);
+    script_service_answer(request, PEER_ANSWER_RESULT, json);
 }
 
 void host_script_fail(struct host_script_request *request, const struct kg_err *err)
 {
     kg_auto(kg_buf_free) struct kg_buf error = {0};
     rpc_put_error(&error, err->code, err->message);
-    answer(request, PEER_ANSWER_ERROR, kg_buf_view(&error));
+    script_service_answer(request, PEER_ANSWER_ERROR, kg_buf_view(&error));
 }
 
 struct host_process *host_script_asker(const struct host_script_request *request)
@@ -49,7 +50,8 @@ const struct host_whom *host_script_whom(const struct host_script_request *reque
 
 /* -- powers ------------------------------------------------------------------------------------ */
 
-static void note_denied(const struct host_process *process, const char *method, const char *lacks)
+static void script_service_note_denied(const struct host_process *process, const char *method,
+                                       const char *lacks)
 {
     uint32_t suppressed;
     if (!instance_may_complain(process->instance, &suppressed))
@@ -60,11 +62,11 @@ static void note_denied(const struct host_process *process, const char *method, 
 }
 
 /* What would allow it is a line of config.toml; or a yes to the file, if the line is there. */
-static int refuse(const struct host_process *process, const char *what, const char *lacks,
-                  struct kg_err *err)
+static int script_service_refuse(const struct host_process *process, const char *what,
+                                 const char *lacks, struct kg_err *err)
 {
     const struct host_plugin *plugin = process->plugin;
-    note_denied(process, what, lacks);
+    script_service_note_denied(process, what, lacks);
     if (plugin->script->notice.code != KG_OK)
         return kg_fail(err, KG_E_CAPABILITY_DENIED,
                        "%s needs %s, and the file of this script changed: kaged plugin approve %s",
@@ -81,7 +83,7 @@ int host_script_check(const struct host_script_request *request, enum config_pow
         return 0;
     kg_auto(kg_free) char *lacks =
         kg_format("%s:%.*s", config_power_names[power], KG_STR_CUT(what, 64));
-    return refuse(request->process, call, lacks, err);
+    return script_service_refuse(request->process, call, lacks, err);
 }
 
 static int check_powers(const struct host_process *process,
@@ -90,7 +92,7 @@ static int check_powers(const struct host_process *process,
     char *const *grants = host_script_grants(process);
     for (enum config_power power = 0; power < POWER_COUNT; power++)
         if ((service->powers & SCRIPT_POWER(power)) != 0 && !config_grants_have(grants, power))
-            return refuse(process, service->call, config_power_names[power], err);
+            return script_service_refuse(process, service->call, config_power_names[power], err);
     return 0;
 }
 
@@ -135,8 +137,8 @@ void host_set_script_services(struct host *host, const struct host_script_servic
     host->script_service_data = data;
 }
 
-static const struct host_script_service *find(const struct host_script_service *rows, size_t count,
-                                              struct kg_str method)
+static const struct host_script_service *script_service_find(const struct host_script_service *rows,
+                                                             size_t count, struct kg_str method)
 {
     for (size_t i = 0; i < count; i++)
         if (kg_str_is(method, rows[i].method))
@@ -144,8 +146,9 @@ static const struct host_script_service *find(const struct host_script_service *
     return NULL;
 }
 
-static void serve(struct host_process *process, int64_t id,
-                  const struct host_script_service *service, struct kg_str params, void *data)
+static void script_service_serve(struct host_process *process, int64_t id,
+                                 const struct host_script_service *service, struct kg_str params,
+                                 void *data)
 {
     struct kg_err err = {0};
     struct host_script_request *request = kg_alloc(sizeof(*request));
@@ -163,14 +166,15 @@ bool host_script_serve(struct host_process *process, int64_t id, struct kg_str m
                        struct kg_str params)
 {
     const struct host *host = process->plugin->host;
-    const struct host_script_service *service = find(services, KG_COUNT(services), method);
+    const struct host_script_service *service =
+        script_service_find(services, KG_COUNT(services), method);
     void *data = process->plugin->host;
     if (service == NULL) {
-        service = find(host->script_services, host->script_service_count, method);
+        service = script_service_find(host->script_services, host->script_service_count, method);
         data = host->script_service_data;
     }
     if (service == NULL)
         return false;
-    serve(process, id, service, params, data);
+    script_service_serve(process, id, service, params, data);
     return true;
 }

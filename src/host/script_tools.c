@@ -14,16 +14,16 @@ static struct host_process *process_in(const struct host_plugin *script, const c
     return process != NULL && instance_talk(process->instance) != NULL ? process : NULL;
 }
 
-static const struct kg_node *list_of(const struct host_plugin *script, const char *session_id,
-                                     const char *key)
+static const struct kg_node *script_tools_list_of(const struct host_plugin *script,
+                                                  const char *session_id, const char *key)
 {
     const struct host_process *process = process_in(script, session_id);
     return kg_node_list(process ? host_script_offers(process) : NULL, key);
 }
 
 /* "script.tool", as people see it, and "script__tool", as models do. */
-static bool is_called(const struct host_plugin *script, const struct kg_node *tool,
-                      struct kg_str called)
+static bool script_tools_is_called(const struct host_plugin *script, const struct kg_node *tool,
+                                   struct kg_str called)
 {
     size_t length = strlen(script->name);
     if (!kg_str_starts(called, script->name))
@@ -37,9 +37,9 @@ struct host_process *host_script_with_tool(const struct host *host, const char *
                                            struct kg_str tool)
 {
     for (struct host_plugin *at = NULL; (at = host_script_after(host, at)) != NULL;) {
-        const struct kg_node *tools = list_of(at, session_id, "tools");
+        const struct kg_node *tools = script_tools_list_of(at, session_id, "tools");
         for (uint32_t i = 0; i < tools->count; i++)
-            if (is_called(at, &tools->items[i], tool))
+            if (script_tools_is_called(at, &tools->items[i], tool))
                 return process_in(at, session_id);
     }
     return NULL;
@@ -52,7 +52,8 @@ static void put_wire_name(const struct host_plugin *script, struct kg_str name, 
     kg_buf_printf(out, "%s__%.*s", script->name, KG_STR_ARG(name));
 }
 
-static void put_tool(const struct kg_node *tool, struct kg_str name, struct kg_json_writer *json)
+static void script_tools_put_tool(const struct kg_node *tool, struct kg_str name,
+                                  struct kg_json_writer *json)
 {
     const struct kg_node *schema = kg_node_typed(tool, "schema", KG_OBJECT);
     kg_json_begin(json, '{');
@@ -71,7 +72,7 @@ static const struct kg_node *find_override(const struct host *host, const char *
                                            struct kg_str name, struct host_plugin **ret_script)
 {
     for (struct host_plugin *at = NULL; (at = host_script_after(host, at)) != NULL;) {
-        const struct kg_node *tools = list_of(at, session_id, "tools");
+        const struct kg_node *tools = script_tools_list_of(at, session_id, "tools");
         for (uint32_t i = 0; i < tools->count; i++)
             if (kg_node_is_true(&tools->items[i], "overrides") &&
                 kg_str_equal(kg_node_text(&tools->items[i], "name"), name)) {
@@ -82,7 +83,7 @@ static const struct kg_node *find_override(const struct host *host, const char *
     return NULL;
 }
 
-static bool has_name(const struct kg_doc *offered, struct kg_str name)
+static bool script_tools_has_name(const struct kg_doc *offered, struct kg_str name)
 {
     for (uint32_t i = 0; i < offered->root->count; i++)
         if (kg_str_equal(kg_node_text(&offered->root->items[i], "name"), name))
@@ -114,7 +115,7 @@ static struct kg_str offered_name(const struct host *host, const char *session_i
                                   struct kg_str name)
 {
     for (struct host_plugin *at = NULL; (at = host_script_after(host, at)) != NULL;) {
-        const struct kg_node *renames = list_of(at, session_id, "renames");
+        const struct kg_node *renames = script_tools_list_of(at, session_id, "renames");
         for (uint32_t i = 0; i < renames->count; i++)
             if (is_renamed(at, &renames->items[i], name))
                 return kg_node_text(&renames->items[i], "to");
@@ -123,8 +124,8 @@ static struct kg_str offered_name(const struct host *host, const char *session_i
 }
 
 /* Each under one name: one that is taken is not given away. */
-static void put_offered(const struct host *host, const char *session_id,
-                        const struct kg_doc *offered, struct kg_json_writer *json)
+static void script_tools_put_offered(const struct host *host, const char *session_id,
+                                     const struct kg_doc *offered, struct kg_json_writer *json)
 {
     for (uint32_t i = 0; i < offered->root->count; i++) {
         const struct kg_node *tool = &offered->root->items[i];
@@ -132,7 +133,7 @@ static void put_offered(const struct host *host, const char *session_id,
         struct kg_str to = offered_name(host, session_id, name);
         struct host_plugin *script;
         const struct kg_node *other = find_override(host, session_id, name, &script);
-        bool renamed = !kg_str_equal(to, name) && !has_name(offered, to);
+        bool renamed = !kg_str_equal(to, name) && !script_tools_has_name(offered, to);
         kg_json_begin(json, '{');
         kg_json_named_str(json, "name", renamed ? to : name);
         kg_json_named_str(json, "description", kg_node_text(other ? other : tool, "description"));
@@ -148,22 +149,23 @@ static void put_offered(const struct host *host, const char *session_id,
 }
 
 /* Adds those of scripts that take nobody's place. */
-static bool add_own(const struct host *host, const char *session_id, const struct kg_doc *offered,
-                    struct kg_json_writer *json)
+static bool script_tools_add_own(const struct host *host, const char *session_id,
+                                 const struct kg_doc *offered, struct kg_json_writer *json)
 {
     bool changes = false;
     for (struct host_plugin *at = NULL; (at = host_script_after(host, at)) != NULL;) {
-        const struct kg_node *tools = list_of(at, session_id, "tools");
-        changes |= list_of(at, session_id, "renames")->count > 0;
+        const struct kg_node *tools = script_tools_list_of(at, session_id, "tools");
+        changes |= script_tools_list_of(at, session_id, "renames")->count > 0;
         for (uint32_t i = 0; i < tools->count; i++) {
             const struct kg_node *tool = &tools->items[i];
             struct kg_str name = kg_node_text(tool, "name");
-            bool overrides = kg_node_is_true(tool, "overrides") && has_name(offered, name);
+            bool overrides =
+                kg_node_is_true(tool, "overrides") && script_tools_has_name(offered, name);
             kg_auto(kg_buf_free) struct kg_buf wire = {0};
             put_wire_name(at, name, &wire);
             changes |= overrides;
             if (!overrides)
-                put_tool(tool, kg_buf_view(&wire), json);
+                script_tools_put_tool(tool, kg_buf_view(&wire), json);
         }
     }
     return changes;
@@ -180,7 +182,7 @@ void host_script_put_tools(const struct host *host, const char *session_id, stru
     struct kg_json_writer json = kg_json_writer(tools);
     json.comma = offered->root->count > 0;
     tools->length--; /* its end */
-    bool changes = add_own(host, session_id, offered, &json);
+    bool changes = script_tools_add_own(host, session_id, offered, &json);
     kg_buf_char(tools, ']');
     if (!changes)
         return;
@@ -188,7 +190,7 @@ void host_script_put_tools(const struct host *host, const char *session_id, stru
     tools->length = 0;
     json = kg_json_writer(tools);
     kg_json_begin(&json, '[');
-    put_offered(host, session_id, all, &json);
+    script_tools_put_offered(host, session_id, all, &json);
     kg_json_end(&json, ']');
 }
 
@@ -199,8 +201,8 @@ static void put_unrenamed(const struct host *host, const char *session_id, struc
                           struct kg_buf *out)
 {
     for (struct host_plugin *at = NULL; (at = host_script_after(host, at)) != NULL;) {
-        const struct kg_node *renames = list_of(at, session_id, "renames");
-        const struct kg_node *tools = list_of(at, session_id, "tools");
+        const struct kg_node *renames = script_tools_list_of(at, session_id, "renames");
+        const struct kg_node *tools = script_tools_list_of(at, session_id, "tools");
         for (uint32_t i = 0; i < renames->count; i++) {
             struct kg_str from = kg_node_text(&renames->items[i], "from");
             if (!kg_str_equal(kg_node_text(&renames->items[i], "to"), called))
@@ -223,7 +225,7 @@ static struct host_plugin *find_bare(const struct host *host, const char *sessio
                                      struct kg_str name)
 {
     for (struct host_plugin *at = NULL; (at = host_script_after(host, at)) != NULL;) {
-        const struct kg_node *tools = list_of(at, session_id, "tools");
+        const struct kg_node *tools = script_tools_list_of(at, session_id, "tools");
         for (uint32_t i = 0; i < tools->count; i++)
             if (kg_str_equal(kg_node_text(&tools->items[i], "name"), name))
                 return at;

@@ -27,13 +27,13 @@ static void search_free(struct host_search *search)
     free(search);
 }
 
-static void run(struct loop_job *job)
+static void host_search_run(struct loop_job *job)
 {
     struct host_search *search = KG_CONTAINER(job, struct host_search, job);
     search->result = guards_find(search->grants, &search->covers, &search->err);
 }
 
-static void on_done(struct loop_job *job)
+static void host_search_on_done(struct loop_job *job)
 {
     struct host_search *search = KG_CONTAINER(job, struct host_search, job);
     struct host *host = search->host;
@@ -52,8 +52,8 @@ struct host_search *host_search_begin(struct host *host, char **grants, void (*o
     struct host_search *search = kg_alloc(sizeof(*search));
     *search =
         (struct host_search){.host = host, .grants = grants, .on_over = on_over, .data = data};
-    search->job.run = run;
-    search->job.done = on_done;
+    search->job.run = host_search_run;
+    search->job.done = host_search_on_done;
     if (host->search_worker == NULL)
         host->search_worker = loop_worker_new(host->loop, "kaged-guards");
     host->search_jobs++;
@@ -92,7 +92,7 @@ bool host_search_ready(struct host_process *process)
     return false;
 }
 
-static bool same_lists(char *const *a, char *const *b)
+static bool host_search_same_lists(char *const *a, char *const *b)
 {
     size_t i = 0;
     while (a[i] != NULL && b[i] != NULL && strcmp(a[i], b[i]) == 0)
@@ -103,7 +103,7 @@ static bool same_lists(char *const *a, char *const *b)
 const struct host_covers *host_search_covers(const struct host_search *search, char *const *grants,
                                              int *ret_result, struct kg_err *err)
 {
-    if (search == NULL || !search->is_over || !same_lists(search->grants, grants))
+    if (search == NULL || !search->is_over || !host_search_same_lists(search->grants, grants))
         return NULL;
     *ret_result = search->result;
     if (search->result < 0 && err != NULL)

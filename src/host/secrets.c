@@ -29,7 +29,7 @@ struct act {
 
 /* -- reading local.toml ------------------------------------------------------------------------ */
 
-static void hide_value(void *data, struct kg_str value)
+static void host_secrets_hide_value(void *data, struct kg_str value)
 {
     (void)data;
     if (value.length >= SECRET_HIDDEN_MIN)
@@ -39,7 +39,7 @@ static void hide_value(void *data, struct kg_str value)
 /* From now on nothing that the daemon says has them in it; old values stay hidden, too. */
 static void take_values(struct host *host, struct secret_values *values)
 {
-    secret_values_each(values, hide_value, NULL);
+    secret_values_each(values, host_secrets_hide_value, NULL);
     secret_values_drop(host->secrets);
     host->secrets = values;
 }
@@ -106,7 +106,7 @@ static int write_rotation(struct act *act)
     return secret_rotate(&act->host->secret_places, &act->count, &act->err);
 }
 
-static void run(struct loop_job *job)
+static void host_secrets_run(struct loop_job *job)
 {
     struct act *act = KG_CONTAINER(job, struct act, job);
     act->result = act->write ? act->write(act) : 0;
@@ -128,7 +128,7 @@ static void act_free(struct act *act)
     free(act);
 }
 
-static void on_done(struct loop_job *job)
+static void host_secrets_on_done(struct loop_job *job)
 {
     struct act *act = KG_CONTAINER(job, struct act, job);
     struct host *host = act->host;
@@ -151,8 +151,8 @@ static void on_done(struct loop_job *job)
     host_look_for_stop(host);
 }
 
-static struct act *act_new(struct host *host, const char *operator_id, host_acted_fn *done,
-                           void *data)
+static struct act *host_secrets_act_new(struct host *host, const char *operator_id,
+                                        host_acted_fn *done, void *data)
 {
     struct act *act = kg_alloc(sizeof(*act));
     act->host = host;
@@ -163,20 +163,20 @@ static struct act *act_new(struct host *host, const char *operator_id, host_acte
     return act;
 }
 
-static void submit(struct act *act)
+static void host_secrets_submit(struct act *act)
 {
     struct host *host = act->host;
     if (host->secret_worker == NULL)
         host->secret_worker = loop_worker_new(host->loop, "kaged-secrets");
-    act->job.run = run;
-    act->job.done = on_done;
+    act->job.run = host_secrets_run;
+    act->job.done = host_secrets_on_done;
     host->secret_jobs++;
     loop_worker_submit(host->secret_worker, &act->job);
 }
 
 void host_look_up(struct host *host, host_acted_fn *done, void *data)
 {
-    submit(act_new(host, NULL, done, data));
+    host_secrets_submit(host_secrets_act_new(host, NULL, done, data));
 }
 
 /* -- changes ----------------------------------------------------------------------------------- */
@@ -202,12 +202,12 @@ static void report_rotated(const struct act *act)
 void host_secret_set(struct host *host, struct kg_str name, struct kg_str value,
                      const char *operator_id, host_acted_fn *done, void *data)
 {
-    struct act *act = act_new(host, operator_id, done, data);
+    struct act *act = host_secrets_act_new(host, operator_id, done, data);
     act->name = kg_str_dup(name);
     kg_buf_str(&act->value, value);
     act->write = write_set;
     act->report = report_set;
-    submit(act);
+    host_secrets_submit(act);
 }
 
 void host_secret_remove(struct host *host, struct kg_str name, bool force, const char *operator_id,
@@ -218,17 +218,17 @@ void host_secret_remove(struct host *host, struct kg_str name, bool force, const
         done(data, &err);
         return;
     }
-    struct act *act = act_new(host, operator_id, done, data);
+    struct act *act = host_secrets_act_new(host, operator_id, done, data);
     act->name = kg_str_dup(name);
     act->write = write_removal;
     act->report = report_removed;
-    submit(act);
+    host_secrets_submit(act);
 }
 
 void host_secret_rotate(struct host *host, const char *operator_id, host_acted_fn *done, void *data)
 {
-    struct act *act = act_new(host, operator_id, done, data);
+    struct act *act = host_secrets_act_new(host, operator_id, done, data);
     act->write = write_rotation;
     act->report = report_rotated;
-    submit(act);
+    host_secrets_submit(act);
 }

@@ -34,7 +34,7 @@ const struct host_service *host_service_find(struct kg_str method)
     return NULL;
 }
 
-static bool has_capability(const struct capability_set *set, enum capability_kind kind)
+static bool service_has_capability(const struct capability_set *set, enum capability_kind kind)
 {
     const struct capability wanted = {.kind = kind, .path = "", .program = "", .host = ""};
     return capability_set_covers(set, &wanted);
@@ -45,7 +45,7 @@ int host_service_check(const struct host_service *service, const struct capabili
 {
     const struct capability needed = {.kind = service->needs};
     kg_auto(kg_buf_free) struct kg_buf line = {0};
-    if (has_capability(set, service->needs))
+    if (service_has_capability(set, service->needs))
         return 0;
     capability_print(&needed, &line);
     return kg_fail(err, service->asks != NULL ? KG_E_STORAGE_DENIED : KG_E_CAPABILITY_DENIED,
@@ -64,19 +64,19 @@ bool host_process_may_ask(const struct host_process *process)
 bool host_stores(const struct host_process *process)
 {
     return process->plugin->host->facts != NULL &&
-           has_capability(&process->grants.set, CAPABILITY_STORAGE_READ);
+           service_has_capability(&process->grants.set, CAPABILITY_STORAGE_READ);
 }
 
 /* -- the plugin's storage ---------------------------------------------------------------------- */
 
-static void on_damaged(void *data, const char *moved_to)
+static void service_on_damaged(void *data, const char *moved_to)
 {
     struct host_process *process = data;
     audit_emit(process->plugin->host->audit, AUDIT_PLUGIN_STORAGE_DAMAGED, KG_STR_NULL,
                AUDIT_V_TEXT(process->name), AUDIT_V_TEXT(moved_to));
 }
 
-static void on_closed(void *data)
+static void service_on_closed(void *data)
 {
     host_process_moved(data);
 }
@@ -89,7 +89,7 @@ struct host_process *host_storage_owner(struct host_process *process)
 
 struct storage *host_storage(struct host_process *process)
 {
-    static const struct storage_ops ops = {on_damaged, on_closed};
+    static const struct storage_ops ops = {service_on_damaged, service_on_closed};
     process = host_storage_owner(process);
     if (process->storage == NULL)
         process->storage =
@@ -142,8 +142,8 @@ static void audit_denied(const struct host_process *process, struct kg_str sql)
                AUDIT_V_INT(suppressed));
 }
 
-static void answer_failure(struct host_process *process, uint32_t start, int64_t id,
-                           const struct kg_err *err)
+static void service_answer_failure(struct host_process *process, uint32_t start, int64_t id,
+                                   const struct kg_err *err)
 {
     kg_auto(kg_buf_free) struct kg_buf error = {0};
     rpc_put_error(&error, err->code, err->message);
@@ -164,8 +164,8 @@ static void on_storage_done(void *data, enum storage_outcome outcome, struct kg_
     free(served);
 }
 
-static int serve(struct host_process *process, const struct host_service *service, int64_t id,
-                 struct kg_str params, struct kg_err *err)
+static int service_serve(struct host_process *process, const struct host_service *service,
+                         int64_t id, struct kg_str params, struct kg_err *err)
 {
     int result = host_service_check(service, &process->grants.set, err);
     if (result < 0) {
@@ -209,7 +209,7 @@ bool host_may_request(void *data, struct kg_str method)
 {
     const struct host_process *process = data;
     const struct host_service *service = host_service_find(method);
-    return service != NULL && has_capability(&process->grants.set, service->needs);
+    return service != NULL && service_has_capability(&process->grants.set, service->needs);
 }
 
 bool host_serve(void *data, int64_t id, struct kg_str method, struct kg_str params)
@@ -219,9 +219,9 @@ bool host_serve(void *data, int64_t id, struct kg_str method, struct kg_str para
     const struct host_service *service = host_service_find(method);
     if (service == NULL)
         return process->tier->serve != NULL && process->tier->serve(process, id, method, params);
-    int result = service->asks != NULL ? serve(process, service, id, params, &err)
+    int result = service->asks != NULL ? service_serve(process, service, id, params, &err)
                                        : serve_ask(process, service, id, params, &err);
     if (result < 0)
-        answer_failure(process, instance_start_count(process->instance), id, &err);
+        service_answer_failure(process, instance_start_count(process->instance), id, &err);
     return true;
 }

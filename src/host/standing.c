@@ -15,7 +15,7 @@ struct cell {
     void (*action)(struct host_process *process); /* NULL: an empty cell */
 };
 
-static void only_move(struct host_process *process)
+static void standing_only_move(struct host_process *process)
 {
     (void)process;
 }
@@ -28,7 +28,7 @@ static void start_if_idle(struct host_process *process)
         host_start_if_approved(process);
 }
 
-static void start(struct host_process *process)
+static void standing_start(struct host_process *process)
 {
     instance_enable(process->instance);
     host_process_raise(process, HOST_ON_STARTED);
@@ -40,7 +40,7 @@ static void restart(struct host_process *process)
     host_process_raise(process, HOST_ON_STARTED);
 }
 
-static void end(struct host_process *process)
+static void standing_end(struct host_process *process)
 {
     instance_disable(process->instance);
 }
@@ -57,7 +57,7 @@ static void end_for_good(struct host_process *process)
 }
 
 /* The change may have let it run all the time. */
-static void resume(struct host_process *process)
+static void standing_resume(struct host_process *process)
 {
     if (host_process_runs(process))
         host_process_raise(process, HOST_ON_STARTED);
@@ -74,48 +74,48 @@ static const struct cell table[HOST_STANDING_COUNT][HOST_STANDING_EVENT_COUNT] =
         [HOST_RESTS] =
             {
                 [HOST_ON_WANTED] = TO(RESTS, start_if_idle),
-                [HOST_ON_UNWANTED] = TO(RESTS, end),
+                [HOST_ON_UNWANTED] = TO(RESTS, standing_end),
                 [HOST_ON_UNUSED] = TO(RESTS, rest),
-                [HOST_ON_CHECK] = TO(CHECKED, only_move),
-                [HOST_ON_APPROVED] = TO(STARTS, start),
+                [HOST_ON_CHECK] = TO(CHECKED, standing_only_move),
+                [HOST_ON_APPROVED] = TO(STARTS, standing_start),
                 [HOST_ON_RESTART] = TO(STARTS, restart),
-                [HOST_ON_STARTED] = TO(ENABLED, only_move),
-                [HOST_ON_HELD] = TO(HELD, only_move),
+                [HOST_ON_STARTED] = TO(ENABLED, standing_only_move),
+                [HOST_ON_HELD] = TO(HELD, standing_only_move),
                 [HOST_ON_LEFT] = TO(LEAVES, end_for_good),
             },
         [HOST_CHECKED] =
             {
-                [HOST_ON_UNWANTED] = TO(RESTS, end),
+                [HOST_ON_UNWANTED] = TO(RESTS, standing_end),
                 [HOST_ON_UNUSED] = TO(RESTS, rest),
-                [HOST_ON_APPROVED] = TO(STARTS, start),
+                [HOST_ON_APPROVED] = TO(STARTS, standing_start),
                 [HOST_ON_RESTART] = TO(STARTS, restart),
-                [HOST_ON_CHECKED] = TO(RESTS, only_move),
-                [HOST_ON_HELD] = TO(HELD, only_move),
+                [HOST_ON_CHECKED] = TO(RESTS, standing_only_move),
+                [HOST_ON_HELD] = TO(HELD, standing_only_move),
                 [HOST_ON_LEFT] = TO(LEAVES, end_for_good),
             },
         [HOST_STARTS] =
             {
-                [HOST_ON_STARTED] = TO(ENABLED, only_move),
+                [HOST_ON_STARTED] = TO(ENABLED, standing_only_move),
             },
         [HOST_ENABLED] =
             {
-                [HOST_ON_UNWANTED] = TO(RESTS, end),
+                [HOST_ON_UNWANTED] = TO(RESTS, standing_end),
                 [HOST_ON_UNUSED] = TO(RESTS, rest),
-                [HOST_ON_CHECK] = TO(CHECKED, only_move),
-                [HOST_ON_APPROVED] = TO(STARTS, start),
+                [HOST_ON_CHECK] = TO(CHECKED, standing_only_move),
+                [HOST_ON_APPROVED] = TO(STARTS, standing_start),
                 [HOST_ON_RESTART] = TO(STARTS, restart),
-                [HOST_ON_HELD] = TO(HELD, only_move),
+                [HOST_ON_HELD] = TO(HELD, standing_only_move),
                 [HOST_ON_LEFT] = TO(LEAVES, end_for_good),
             },
         [HOST_HELD] =
             {
-                [HOST_ON_TRIED] = TO(TRIED, only_move),
-                [HOST_ON_FREED] = TO(RESTS, resume),
+                [HOST_ON_TRIED] = TO(TRIED, standing_only_move),
+                [HOST_ON_FREED] = TO(RESTS, standing_resume),
                 [HOST_ON_LEFT] = TO(LEAVES, end_for_good),
             },
         [HOST_TRIED] =
             {
-                [HOST_ON_FREED] = TO(RESTS, resume),
+                [HOST_ON_FREED] = TO(RESTS, standing_resume),
                 [HOST_ON_LEFT] = TO(LEAVES, end_for_good),
             },
         [HOST_LEAVES] =

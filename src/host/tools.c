@@ -28,20 +28,20 @@ void host_tools_free(struct host_tools *tools)
 
 /* -- what the manifest gets -------------------------------------------------------------------- */
 
-static struct kg_str name_of(const struct kg_node *tool)
+static struct kg_str host_tools_name_of(const struct kg_node *tool)
 {
     return kg_node_text(tool, "name");
 }
 
 /* Those that are switched on. */
-static void put_offered(const struct host_tools *tools, struct kg_buf *ret_list)
+static void host_tools_put_offered(const struct host_tools *tools, struct kg_buf *ret_list)
 {
     kg_auto(kg_doc_cleanup) struct kg_doc *doc =
         kg_json_read(kg_buf_view(&tools->approved.tools), NULL);
     struct kg_json_writer json = kg_json_writer(ret_list);
     kg_json_begin(&json, '[');
     for (uint32_t i = 0; doc != NULL && i < doc->root->count; i++)
-        if (!kg_list_has(tools->approved.off, name_of(&doc->root->items[i])))
+        if (!kg_list_has(tools->approved.off, host_tools_name_of(&doc->root->items[i])))
             kg_json_node(&json, &doc->root->items[i]);
     kg_json_end(&json, ']');
 }
@@ -80,7 +80,7 @@ void host_tools_load(struct host_plugin *plugin, struct manifest *manifest,
         read_approved(plugin, manifest);
     if (!plugin->tools->is_approved)
         return;
-    put_offered(plugin->tools, &offered);
+    host_tools_put_offered(plugin->tools, &offered);
     manifest_learn_tools(manifest, kg_buf_view(&offered), problems);
 }
 
@@ -89,7 +89,7 @@ char *host_tools_offered(struct host_named named)
     struct kg_buf offered = {0};
     if (named.plugin->tools == NULL)
         return NULL;
-    put_offered(named.plugin->tools, &offered);
+    host_tools_put_offered(named.plugin->tools, &offered);
     return kg_buf_terminate(&offered);
 }
 
@@ -103,10 +103,10 @@ enum dialect_variant host_tools_variant(const struct host_plugin *plugin)
 
 /* -- what a server lists ----------------------------------------------------------------------- */
 
-static const struct kg_node *find_tool(const struct kg_node *list, struct kg_str name)
+static const struct kg_node *host_tools_find_tool(const struct kg_node *list, struct kg_str name)
 {
     for (uint32_t i = 0; list != NULL && i < list->count; i++)
-        if (kg_str_equal(name_of(&list->items[i]), name))
+        if (kg_str_equal(host_tools_name_of(&list->items[i]), name))
             return &list->items[i];
     return NULL;
 }
@@ -115,29 +115,30 @@ struct counts {
     int64_t added, changed, removed;
 };
 
-/* A server may list thousands. The first of a name counts, as for find_tool. */
-static struct kg_map *by_name(const struct kg_node *list_or_null)
+/* A server may list thousands. The first of a name counts, as for host_tools_find_tool. */
+static struct kg_map *host_tools_by_name(const struct kg_node *list_or_null)
 {
     struct kg_map *map = kg_map_new();
     for (uint32_t i = 0; list_or_null != NULL && i < list_or_null->count; i++) {
         struct kg_node *tool = &list_or_null->items[i];
-        if (kg_map_get(map, name_of(tool)) == NULL)
-            kg_map_set(map, name_of(tool), tool);
+        if (kg_map_get(map, host_tools_name_of(tool)) == NULL)
+            kg_map_set(map, host_tools_name_of(tool), tool);
     }
     return map;
 }
 
-static struct counts compare(const struct kg_node *approved_or_null, const struct kg_node *seen)
+static struct counts host_tools_compare(const struct kg_node *approved_or_null,
+                                        const struct kg_node *seen)
 {
     struct counts counts = {0};
-    struct kg_map *befores = by_name(approved_or_null), *nows = by_name(seen);
+    struct kg_map *befores = host_tools_by_name(approved_or_null), *nows = host_tools_by_name(seen);
     for (uint32_t i = 0; i < seen->count; i++) {
-        const struct kg_node *before = kg_map_get(befores, name_of(&seen->items[i]));
+        const struct kg_node *before = kg_map_get(befores, host_tools_name_of(&seen->items[i]));
         counts.added += before == NULL;
         counts.changed += before != NULL && !kg_node_is_same(before, &seen->items[i]);
     }
     for (uint32_t i = 0; approved_or_null != NULL && i < approved_or_null->count; i++)
-        counts.removed += kg_map_get(nows, name_of(&approved_or_null->items[i])) == NULL;
+        counts.removed += kg_map_get(nows, host_tools_name_of(&approved_or_null->items[i])) == NULL;
     kg_map_free(befores);
     kg_map_free(nows);
     return counts;
@@ -151,7 +152,8 @@ static void restart_all(struct host_plugin *plugin)
     plugin->host->project_ops->refresh(plugin->host->projects);
 }
 
-static void take_over(struct host_plugin *plugin, struct kg_str list, enum dialect_variant variant)
+static void host_tools_take_over(struct host_plugin *plugin, struct kg_str list,
+                                 enum dialect_variant variant)
 {
     struct host_tools *tools = plugin->tools;
     tools->approved.tools.length = 0;
@@ -173,12 +175,12 @@ static void on_author_restart(struct loop_task *task)
 static void take_from_author(struct host_process *process, struct kg_str list)
 {
     struct host_plugin *plugin = process->plugin;
-    take_over(plugin, list, instance_variant(process->instance));
+    host_tools_take_over(plugin, list, instance_variant(process->instance));
     plugin->tools_task.run = on_author_restart;
     loop_defer(plugin->host->loop, &plugin->tools_task);
 }
 
-static void hold(struct host_process *process, struct kg_str list, struct counts counts)
+static void host_tools_hold(struct host_process *process, struct kg_str list, struct counts counts)
 {
     struct host_plugin *plugin = process->plugin;
     plugin->tools->seen.length = 0;
@@ -208,14 +210,14 @@ void host_tools_seen(struct host_process *process)
         tools->is_approved ? kg_json_read(kg_buf_view(&tools->approved.tools), NULL) : NULL;
     if (seen == NULL)
         return;
-    struct counts counts = compare(approved ? approved->root : NULL, seen->root);
+    struct counts counts = host_tools_compare(approved ? approved->root : NULL, seen->root);
     bool is_news = !tools->is_approved || counts.added + counts.changed > 0;
     if (!is_news)
         tools->seen.length = 0;
     else if (plugin->dev != NULL)
         take_from_author(process, list);
     else if (!kg_str_equal(kg_buf_view(&tools->seen), list))
-        hold(process, list, counts);
+        host_tools_hold(process, list, counts);
 }
 
 bool host_tools_wait(const struct host_plugin *plugin)
@@ -231,7 +233,8 @@ bool host_tools_are_unknown(const struct host_plugin *plugin)
 
 /* -- what is shown ----------------------------------------------------------------------------- */
 
-static void put_text(struct kg_json_writer *json, const struct kg_node *tool, const char *key)
+static void host_tools_put_text(struct kg_json_writer *json, const struct kg_node *tool,
+                                const char *key)
 {
     const struct kg_node *node = kg_node_typed(tool, key, KG_STRING);
     kg_json_named_str(json, key, node != NULL ? node->text : KG_STR(""));
@@ -263,7 +266,7 @@ static void add_looks(struct kg_map *looks, const struct kg_node *list_or_null)
 {
     for (uint32_t i = 0; list_or_null != NULL && i < list_or_null->count; i++) {
         kg_auto(kg_buf_free) struct kg_buf look = {0};
-        put_look(&look, name_of(&list_or_null->items[i]));
+        put_look(&look, host_tools_name_of(&list_or_null->items[i]));
         if (kg_map_get(looks, kg_buf_view(&look)) == NULL)
             kg_map_set(looks, kg_buf_view(&look), &list_or_null->items[i]);
     }
@@ -284,11 +287,11 @@ static void put_odd_name(struct kg_buf *out, struct kg_str name)
 }
 
 /* Why to look twice, in words; nothing: there is no reason. `at`: its place in the list. */
-static void put_danger(struct kg_buf *out, const struct kg_node *tool, uint32_t at,
-                       const struct kg_map *looks)
+static void host_tools_put_danger(struct kg_buf *out, const struct kg_node *tool, uint32_t at,
+                                  const struct kg_map *looks)
 {
     kg_auto(kg_buf_free) struct kg_buf text = {0}, look = {0};
-    struct kg_str name = name_of(tool);
+    struct kg_str name = host_tools_name_of(tool);
     kg_json_put_node(&text, tool);
     put_look(&look, name);
     const struct kg_node *first = kg_map_get(looks, kg_buf_view(&look));
@@ -299,9 +302,9 @@ static void put_danger(struct kg_buf *out, const struct kg_node *tool, uint32_t 
     else if (at >= MANIFEST_LEARNED_MAX)
         kg_buf_printf(out, "it is offered to nobody: of one server the first %d tools are",
                       MANIFEST_LEARNED_MAX);
-    else if (first != NULL && !kg_str_equal(name_of(first), name))
+    else if (first != NULL && !kg_str_equal(host_tools_name_of(first), name))
         kg_buf_printf(out, "its name looks like that of another tool, %.*s",
-                      KG_STR_CUT(name_of(first), 128));
+                      KG_STR_CUT(host_tools_name_of(first), 128));
 }
 
 /* What has no member of its own here: a yes is for these words, too. */
@@ -322,12 +325,12 @@ static void put_more(struct kg_json_writer *json, const struct kg_node *tool)
     kg_json_end(json, '}');
 }
 
-static void put_words(struct kg_json_writer *json, const struct kg_node *tool, uint32_t at,
-                      const struct kg_map *looks)
+static void host_tools_put_words(struct kg_json_writer *json, const struct kg_node *tool,
+                                 uint32_t at, const struct kg_map *looks)
 {
     kg_auto(kg_buf_free) struct kg_buf danger = {0};
-    put_danger(&danger, tool, at, looks);
-    put_text(json, tool, "description");
+    host_tools_put_danger(&danger, tool, at, looks);
+    host_tools_put_text(json, tool, "description");
     kg_json_named_node(json, "parameters_schema", kg_node_get(tool, "inputSchema"));
     kg_json_named_node(json, "annotations", kg_node_get(tool, "annotations"));
     put_more(json, tool);
@@ -344,20 +347,21 @@ struct shown_tools {
 };
 
 /* now: what a changed one would be after a yes. */
-static void put_tool(const struct shown_tools *shown, const struct kg_node *tool, uint32_t at,
-                     const char *state, const struct kg_node *now_or_null)
+static void host_tools_put_tool(const struct shown_tools *shown, const struct kg_node *tool,
+                                uint32_t at, const char *state, const struct kg_node *now_or_null)
 {
     struct kg_json_writer *json = shown->json;
-    struct kg_str name = name_of(tool);
+    struct kg_str name = host_tools_name_of(tool);
     kg_auto(kg_free) char *full = kg_format("%s.%.*s", shown->plugin->name, KG_STR_CUT(name, 256));
     kg_json_begin(json, '{');
     kg_json_named_str(json, "name", name);
     kg_json_named_text(json, "full_name", full);
-    put_words(json, tool, at, shown->looks);
+    host_tools_put_words(json, tool, at, shown->looks);
     kg_json_named_text(json, "state", state);
     if (now_or_null != NULL) {
         kg_json_named_begin(json, "now", '{');
-        put_words(json, now_or_null, (uint32_t)(now_or_null - shown->seen->items), shown->looks);
+        host_tools_put_words(json, now_or_null, (uint32_t)(now_or_null - shown->seen->items),
+                             shown->looks);
         kg_json_end(json, '}');
     }
     kg_json_end(json, '}');
@@ -366,25 +370,25 @@ static void put_tool(const struct shown_tools *shown, const struct kg_node *tool
 static void put_approved(const struct shown_tools *shown, uint32_t at)
 {
     const struct kg_node *tool = &shown->approved->items[at];
-    const struct kg_node *seen = kg_map_get(shown->nows, name_of(tool));
+    const struct kg_node *seen = kg_map_get(shown->nows, host_tools_name_of(tool));
     bool is_changed = seen != NULL && !kg_node_is_same(tool, seen);
     const char *state = "approved";
-    if (kg_list_has(shown->plugin->tools->approved.off, name_of(tool)))
+    if (kg_list_has(shown->plugin->tools->approved.off, host_tools_name_of(tool)))
         state = "off";
     else if (is_changed)
         state = "changed";
     else if (shown->seen != NULL && seen == NULL)
         state = "gone";
-    put_tool(shown, tool, at, state, is_changed ? seen : NULL);
+    host_tools_put_tool(shown, tool, at, state, is_changed ? seen : NULL);
 }
 
-static void put_both(const struct shown_tools *shown)
+static void host_tools_put_both(const struct shown_tools *shown)
 {
     for (uint32_t i = 0; shown->approved != NULL && i < shown->approved->count; i++)
         put_approved(shown, i);
     for (uint32_t i = 0; shown->seen != NULL && i < shown->seen->count; i++)
-        if (kg_map_get(shown->befores, name_of(&shown->seen->items[i])) == NULL)
-            put_tool(shown, &shown->seen->items[i], i, "new", NULL);
+        if (kg_map_get(shown->befores, host_tools_name_of(&shown->seen->items[i])) == NULL)
+            host_tools_put_tool(shown, &shown->seen->items[i], i, "new", NULL);
 }
 
 static struct kg_doc *read_list(const struct kg_buf *list)
@@ -413,11 +417,11 @@ bool host_tools_put(struct host_named named, struct kg_json_writer *json)
                                 .approved = approved ? approved->root : NULL,
                                 .seen = seen ? seen->root : NULL,
                                 .looks = kg_map_new()};
-    shown.befores = by_name(shown.approved);
-    shown.nows = by_name(shown.seen);
+    shown.befores = host_tools_by_name(shown.approved);
+    shown.nows = host_tools_by_name(shown.seen);
     add_looks(shown.looks, shown.approved);
     add_looks(shown.looks, shown.seen);
-    put_both(&shown);
+    host_tools_put_both(&shown);
     kg_map_free(shown.befores);
     kg_map_free(shown.nows);
     kg_map_free(shown.looks);
@@ -446,7 +450,7 @@ static void run_decided(struct loop_job *job)
                                          deciding->hash, &deciding->tools, &deciding->err);
 }
 
-static void apply(struct deciding *deciding)
+static void host_tools_apply(struct deciding *deciding)
 {
     struct host_plugin *plugin = deciding->plugin;
     if (deciding->approves)
@@ -464,7 +468,7 @@ static void on_decided(struct loop_job *job)
     struct deciding *deciding = KG_CONTAINER(job, struct deciding, job);
     struct host_plugin *plugin = deciding->plugin;
     if (deciding->result == 0 && !plugin->gone)
-        apply(deciding);
+        host_tools_apply(deciding);
     deciding->on_done(deciding->data, deciding->result < 0 ? &deciding->err : NULL);
     host_store_job_done(plugin->host);
     host_plugin_drop(plugin);
@@ -474,7 +478,7 @@ static void on_decided(struct loop_job *job)
     free(deciding);
 }
 
-static int check_tools(const struct host_plugin *plugin, struct kg_err *err)
+static int host_tools_check_tools(const struct host_plugin *plugin, struct kg_err *err)
 {
     if (plugin->tools == NULL)
         return kg_fail(err, KG_E_NOT_APPLICABLE,
@@ -496,7 +500,7 @@ static struct deciding *deciding_new(struct host_plugin *plugin, struct host_ask
     return deciding;
 }
 
-static void decide(struct deciding *deciding, host_acted_fn *on_done, void *data)
+static void host_tools_decide(struct deciding *deciding, host_acted_fn *on_done, void *data)
 {
     deciding->on_done = on_done;
     deciding->data = data;
@@ -508,7 +512,7 @@ static void decide(struct deciding *deciding, host_acted_fn *on_done, void *data
 static int check_shown(const struct host_plugin *plugin, struct kg_str digest, struct kg_err *err)
 {
     char now[STORE_HASH_TEXT];
-    int result = check_tools(plugin, err);
+    int result = host_tools_check_tools(plugin, err);
     if (result < 0)
         return result;
     host_tools_digest((struct host_named){.plugin = (struct host_plugin *)plugin}, now);
@@ -536,20 +540,21 @@ void host_tools_approve(struct host_named named, struct kg_str digest, struct ho
     deciding->tools.tools.length = 0;
     kg_buf_str(&deciding->tools.tools, kg_buf_view(&named.plugin->tools->seen));
     deciding->tools.variant = named.plugin->tools->seen_variant;
-    decide(deciding, on_done, data);
+    host_tools_decide(deciding, on_done, data);
 }
 
-static int check_named(const struct host_plugin *plugin, struct kg_str tool, struct kg_err *err)
+static int host_tools_check_named(const struct host_plugin *plugin, struct kg_str tool,
+                                  struct kg_err *err)
 {
     kg_auto(kg_doc_cleanup) struct kg_doc *approved = read_list(&plugin->tools->approved.tools);
-    if (approved != NULL && find_tool(approved->root, tool) != NULL)
+    if (approved != NULL && host_tools_find_tool(approved->root, tool) != NULL)
         return 0;
     kg_fail(err, KG_E_NOT_FOUND, "plugin %s has no approved tool \"%.*s\"", plugin->name,
             KG_STR_CUT(tool, 128));
     return kg_hint(err, "kaged plugin tools %s lists them", plugin->name);
 }
 
-static void remove_name(char **list, struct kg_str name)
+static void host_tools_remove_name(char **list, struct kg_str name)
 {
     size_t kept = 0;
     for (size_t i = 0; list[i] != NULL; i++) {
@@ -565,13 +570,14 @@ void host_tools_switch(struct host_named named, struct kg_str tool, bool off,
                        struct host_asker *asker, host_acted_fn *on_done, void *data)
 {
     struct kg_err err = {0};
-    if (check_tools(named.plugin, &err) < 0 || check_named(named.plugin, tool, &err) < 0) {
+    if (host_tools_check_tools(named.plugin, &err) < 0 ||
+        host_tools_check_named(named.plugin, tool, &err) < 0) {
         on_done(data, &err);
         return;
     }
     struct deciding *deciding = deciding_new(named.plugin, asker);
-    remove_name(deciding->tools.off, tool);
+    host_tools_remove_name(deciding->tools.off, tool);
     if (off)
         kg_list_add(&deciding->tools.off, kg_str_dup(tool));
-    decide(deciding, on_done, data);
+    host_tools_decide(deciding, on_done, data);
 }

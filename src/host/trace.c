@@ -36,7 +36,7 @@ static struct host_trace *trace_of(struct host_process *process)
 /* -- records ----------------------------------------------------------------------------------- */
 
 /* A listener may leave while it is told, and so may others. */
-static void tell(struct host_trace *trace)
+static void host_trace_tell(struct host_trace *trace)
 {
     struct kg_str body = kg_buf_view(&trace->record);
     uint64_t now_ns = kg_monotonic_ns();
@@ -48,7 +48,7 @@ static void tell(struct host_trace *trace)
     }
 }
 
-static bool is_wanted(const struct host_trace *trace)
+static bool host_trace_is_wanted(const struct host_trace *trace)
 {
     return trace->listeners != NULL || trace->ring != NULL;
 }
@@ -60,12 +60,12 @@ static void on_tapped(void *data, enum instance_way way, struct kg_str line)
     struct host_trace *trace = data;
     kg_auto(kg_buf_free) struct kg_buf shown = {0};
     bool redacted = trace_redact(trace->redactor, kinds[way], line, &shown);
-    if (!is_wanted(trace))
+    if (!host_trace_is_wanted(trace))
         return; /* it was only to be learnt from */
     trace->record.length = 0;
     trace_put_line(&trace->record, kinds[way], kg_buf_view(&shown), redacted,
                    (size_t)trace->process->plugin->host->config->limits_trace_line_bytes);
-    tell(trace);
+    host_trace_tell(trace);
 }
 
 /* -- the tap ----------------------------------------------------------------------------------- */
@@ -86,7 +86,7 @@ static struct trace_redactor *new_redactor(const struct host_process *process)
 static void follow_interest(struct host_trace *trace)
 {
     struct host_process *process = trace->process;
-    bool wanted = is_wanted(trace) || trace->learns;
+    bool wanted = host_trace_is_wanted(trace) || trace->learns;
     if (wanted == (trace->redactor != NULL))
         return;
     if (wanted)
@@ -136,14 +136,14 @@ void host_trace_moved(struct host_process *process, enum instance_state from,
         return;
     if (to == INSTANCE_SPAWNING)
         host_trace_loaded(process);
-    if (!is_wanted(trace))
+    if (!host_trace_is_wanted(trace))
         return;
     kg_auto(kg_buf_free) struct kg_buf shown = {0};
     trace_redact(trace->redactor, TRACE_STATE, kg_str(reason), &shown);
     trace->record.length = 0;
     trace_put_state(&trace->record, instance_state_name(from), instance_state_name(to),
                     kg_buf_terminate(&shown));
-    tell(trace);
+    host_trace_tell(trace);
     if (trace->ring == NULL || !is_bad_end(process, from, to))
         return;
     trace_ring_free(trace->crash);

@@ -25,11 +25,11 @@ bool host_process_is_lazy(const struct host_process *process)
            host_plugin_serves(plugin, NULL, instance_config(process->instance)) != MANIFEST_SHARED;
 }
 
-static bool is_busy(const struct host_process *process);
+static bool use_is_busy(const struct host_process *process);
 static void end_idle(struct host_process *process, uint64_t idle_ms);
 
 /* One more of the scripts will run. False: none of those that do can be spared for it. */
-static bool make_room(const struct host *host)
+static bool use_make_room(const struct host *host)
 {
     int64_t count = 0, most = host->config->scripts_processes_max;
     struct host_process *oldest = NULL;
@@ -37,7 +37,7 @@ static bool make_room(const struct host *host)
         for (struct host_process *at = plugin->processes; at != NULL; at = at->next) {
             bool runs = at->standing == HOST_ENABLED && host_process_runs(at);
             count += runs;
-            if (runs && !at->in_turn && !is_busy(at) &&
+            if (runs && !at->in_turn && !use_is_busy(at) &&
                 (oldest == NULL || at->used_ns < oldest->used_ns))
                 oldest = at;
         }
@@ -61,7 +61,7 @@ void host_process_use(struct host_process *process)
     if (!host_process_is_allowed(process) || process->plugin->host->stopping)
         return;
     if (process->tier->joins_sessions && !host_process_runs(process) &&
-        !make_room(process->plugin->host)) {
+        !use_make_room(process->plugin->host)) {
         kg_log_about(KG_WARN, process->name, "not started: scripts.processes_max are in use");
         return;
     }
@@ -78,7 +78,7 @@ static uint64_t idle_after_ms(const struct host_process *process)
 }
 
 /* Whether it works for somebody. */
-static bool is_busy(const struct host_process *process)
+static bool use_is_busy(const struct host_process *process)
 {
     const struct instance_facts facts = instance_facts(process->instance);
     return facts.in_flight > 0 || facts.debts > 0 || process->waiting != NULL;
@@ -88,7 +88,8 @@ static bool is_busy(const struct host_process *process)
 static bool is_live(const struct host_process *process)
 {
     const struct host *host = process->plugin->host;
-    return is_busy(process) || process->subscribers != NULL || process->standing != HOST_ENABLED ||
+    return use_is_busy(process) || process->subscribers != NULL ||
+           process->standing != HOST_ENABLED ||
            process->plugin->package != NULL || /* as long as it is used */
            host->project_ops->hold(host->projects, process);
 }
@@ -142,7 +143,7 @@ static void waiting_free(struct host_waiting *waiting)
     free(waiting);
 }
 
-static void refuse(struct host_waiting *waiting, const struct kg_err *err)
+static void use_refuse(struct host_waiting *waiting, const struct kg_err *err)
 {
     struct host_call *call = waiting->call;
     const struct host_call_request request = waiting->request;
@@ -153,7 +154,7 @@ static void refuse(struct host_waiting *waiting, const struct kg_err *err)
 }
 
 /* The caller's own time went on meanwhile. */
-static void send_waiting(struct host_waiting *waiting)
+static void use_send_waiting(struct host_waiting *waiting)
 {
     struct host_call *call = waiting->call;
     uint64_t waited_ms = loop_now_ms(call->host->loop) - waiting->since_ms;
@@ -163,7 +164,7 @@ static void send_waiting(struct host_waiting *waiting)
         request.caller_timeout_ms =
             request.caller_timeout_ms > waited_ms ? request.caller_timeout_ms - waited_ms : 1;
     if (host_call_send(call, &request, &err) < 0)
-        refuse(waiting, &err);
+        use_refuse(waiting, &err);
     else
         waiting_free(waiting);
 }
@@ -174,11 +175,11 @@ static void check_waiting(struct loop_task *task)
     host_process_keep(process); /* who is answered may do anything */
     while (process->waiting != NULL && process->instance != NULL &&
            !host_process_is_starting(process))
-        send_waiting(process->waiting);
+        use_send_waiting(process->waiting);
     host_process_drop(process);
 }
 
-static void on_patience_over(struct loop_timer *timer)
+static void use_on_patience_over(struct loop_timer *timer)
 {
     struct host_waiting *waiting = KG_CONTAINER(timer, struct host_waiting, patience);
     const char *name = waiting->call->process->name;
@@ -186,7 +187,7 @@ static void on_patience_over(struct loop_timer *timer)
     kg_fail(&err, KG_E_PLUGIN_TIMEOUT, "plugin %s: %s: it has not started in time", name,
             waiting->call->method);
     kg_hint(&err, "kaged plugin status %s says more", name);
-    refuse(waiting, &err);
+    use_refuse(waiting, &err);
 }
 
 void host_wait(struct host_call *call, const struct host_call_request *request)
@@ -211,7 +212,7 @@ void host_wait(struct host_call *call, const struct host_call_request *request)
     call->waiting = waiting;
     if (request->caller_timeout_ms > 0 && request->caller_timeout_ms < patience_ms)
         patience_ms = request->caller_timeout_ms;
-    loop_timer_start(host->loop, &waiting->patience, patience_ms, on_patience_over);
+    loop_timer_start(host->loop, &waiting->patience, patience_ms, use_on_patience_over);
 }
 
 void host_wait_cancel(struct host_call *call)
@@ -251,6 +252,6 @@ void host_use_end(struct host_process *process)
     while (process->waiting != NULL) {
         struct kg_err err;
         kg_fail(&err, KG_E_PLUGIN_DOWN, "plugin %s: its process is gone", process->name);
-        refuse(process->waiting, &err);
+        use_refuse(process->waiting, &err);
     }
 }

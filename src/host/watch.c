@@ -61,7 +61,7 @@ void host_watch_free(struct host_watch *watch)
 
 /* -- changes ----------------------------------------------------------------------------------- */
 
-static void on_due(struct loop_timer *timer)
+static void host_watch_on_due(struct loop_timer *timer)
 {
     struct host_watch *watch = KG_CONTAINER(timer, struct host_watch, timer);
     watch->ops->on_quiet(watch->data);
@@ -75,7 +75,7 @@ static void tell_soon(struct host_watch *watch)
     uint64_t due = now + QUIET_MS, latest = watch->first_ms + PATIENCE_MS;
     if (due > latest)
         due = latest > now ? latest : now;
-    loop_timer_start(watch->loop, &watch->timer, due - now, on_due);
+    loop_timer_start(watch->loop, &watch->timer, due - now, host_watch_on_due);
 }
 
 static void on_change(void *data, const char *name_or_null)

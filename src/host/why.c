@@ -43,7 +43,7 @@ struct why {
 static const char own_word[] = "its cage does not show it so";
 
 /* The first absolute path in a text, in quotes or alone; empty: none. */
-static struct kg_str path_in(struct kg_str text)
+static struct kg_str why_path_in(struct kg_str text)
 {
     static const char before[] = " '\"`(=:", after[] = " '\"`),;:";
     for (size_t i = 0; i < text.length; i++) {
@@ -109,7 +109,7 @@ static bool hint_grant(const struct host_process *process, const char *act, cons
 bool host_note_unseen(struct host_process *process, uint64_t since_ns, struct kg_str message,
                       struct kg_err *err)
 {
-    kg_auto(kg_free) char *path = kg_str_dup(path_in(message));
+    kg_auto(kg_free) char *path = kg_str_dup(why_path_in(message));
     const char *denied = instance_denied_since(process->instance, since_ns);
     bool is_named = path[0] != '\0' && !kg_path_within(path, process->plugin->dir);
     kg_auto(kg_free) char *named = is_named ? named_as(process, path) : NULL;
@@ -129,7 +129,7 @@ bool host_note_unseen(struct host_process *process, uint64_t since_ns, struct kg
 
 /* -- what would have allowed it ---------------------------------------------------------------- */
 
-static char *text_of(const struct capability *capability)
+static char *why_text_of(const struct capability *capability)
 {
     struct kg_buf text = {0};
     capability_print(capability, &text);
@@ -148,8 +148,8 @@ static void set_missing(const struct why *why, char *text, struct refusal *refus
     if (capability.kind != CAPABILITY_NET_HOST && grants_cover(&why->grants, &capability))
         return;
     const struct capability *closed = grants_closing(&why->grants, &capability);
-    refusal->capability = text_of(closed ? closed : &capability);
-    refusal->closed_by = closed ? text_of(closed) : NULL;
+    refusal->capability = why_text_of(closed ? closed : &capability);
+    refusal->closed_by = closed ? why_text_of(closed) : NULL;
 }
 
 static void set_missing_host(const struct why *why, struct kg_str host, int64_t port,
@@ -161,7 +161,8 @@ static void set_missing_host(const struct why *why, struct kg_str host, int64_t 
                 refusal);
 }
 
-static void read_network(struct why *why, const struct kg_node *event, struct refusal *ret_refusal)
+static void why_read_network(struct why *why, const struct kg_node *event,
+                             struct refusal *ret_refusal)
 {
     struct kg_str host = kg_node_text(event, "host"), declare = kg_node_text(event, "declare");
     int64_t port = kg_node_number(event, "port");
@@ -193,7 +194,7 @@ static const struct {
     const char *event;
     void (*read)(struct why *why, const struct kg_node *event, struct refusal *ret_refusal);
 } kinds[] = {
-    {"plugin.net_denied", read_network},
+    {"plugin.net_denied", why_read_network},
     {"plugin.access_denied", read_access},
 };
 
@@ -229,7 +230,7 @@ static void add_refusal(struct why *why, struct refusal *refusal)
     why->items[why->count++] = *refusal;
 }
 
-static void read_line(struct why *why, struct kg_str line)
+static void why_read_line(struct why *why, struct kg_str line)
 {
     kg_auto(kg_doc_cleanup) struct kg_doc *doc = kg_json_read(line, NULL);
     if (doc == NULL)
@@ -245,8 +246,8 @@ static void read_line(struct why *why, struct kg_str line)
 }
 
 /* The command that allows it, for whoever asks. */
-static void put_command(struct kg_json_writer *json, const struct why *why,
-                        const struct refusal *refusal)
+static void why_put_command(struct kg_json_writer *json, const struct why *why,
+                            const struct refusal *refusal)
 {
     kg_auto(kg_buf_free) struct kg_buf command = {0};
     if (refusal->capability != NULL) {
@@ -257,15 +258,15 @@ static void put_command(struct kg_json_writer *json, const struct why *why,
                        refusal->capability != NULL ? kg_buf_terminate(&command) : NULL);
 }
 
-static void put_refusal(struct kg_json_writer *json, const struct why *why,
-                        const struct refusal *refusal)
+static void why_put_refusal(struct kg_json_writer *json, const struct why *why,
+                            const struct refusal *refusal)
 {
     kg_json_begin(json, '{');
     kg_json_named_text(json, "what", refusal->what);
     kg_json_named_text(json, "reason", refusal->reason);
     kg_json_named_text(json, "capability", refusal->capability);
     kg_json_named_text(json, "closed_by", refusal->closed_by);
-    put_command(json, why, refusal);
+    why_put_command(json, why, refusal);
     kg_json_named_text(json, "source", refusal->source);
     kg_json_named_int(json, "count", refusal->count);
     kg_json_named_text(json, "first", refusal->first);
@@ -273,7 +274,7 @@ static void put_refusal(struct kg_json_writer *json, const struct why *why,
     kg_json_end(json, '}');
 }
 
-static void answer(struct why *why)
+static void why_answer(struct why *why)
 {
     kg_auto(kg_buf_free) struct kg_buf body = {0};
     struct kg_json_writer json = kg_json_writer(&body);
@@ -282,7 +283,7 @@ static void answer(struct why *why)
     kg_json_key(&json, "refusals");
     kg_json_begin(&json, '[');
     for (size_t i = why->count; i > 0; i--)
-        put_refusal(&json, why, &why->items[i - 1]);
+        why_put_refusal(&json, why, &why->items[i - 1]);
     kg_json_end(&json, ']');
     kg_json_named_text(
         &json, "knowledge",
@@ -304,7 +305,7 @@ static void why_free(struct why *why)
     free(why);
 }
 
-static void ask_next(struct why *why);
+static void why_ask_next(struct why *why);
 
 static void on_lines(void *data, struct kg_str lines, const struct kg_err *err_or_null)
 {
@@ -320,18 +321,18 @@ static void on_lines(void *data, struct kg_str lines, const struct kg_err *err_o
     while (lines.length > 0) {
         const char *newline = memchr(lines.data, '\n', lines.length);
         size_t length = newline ? (size_t)(newline - lines.data) : lines.length;
-        read_line(why, (struct kg_str){lines.data, length});
+        why_read_line(why, (struct kg_str){lines.data, length});
         length += newline != NULL;
         lines = (struct kg_str){lines.data + length, lines.length - length};
     }
     why->next++;
-    ask_next(why);
+    why_ask_next(why);
 }
 
-static void ask_next(struct why *why)
+static void why_ask_next(struct why *why)
 {
     if (why->next == KG_COUNT(kinds)) {
-        answer(why);
+        why_answer(why);
         why_free(why);
         return;
     }
@@ -344,13 +345,13 @@ static void ask_next(struct why *why)
 }
 
 /* What the plugin was refused just now is in the log. */
-static void on_settled(struct loop_message *message)
+static void why_on_settled(struct loop_message *message)
 {
     struct why *why = KG_CONTAINER(message, struct why, settled);
     if (why->host->closing)
         on_lines(why, KG_STR_NULL, NULL);
     else
-        ask_next(why);
+        why_ask_next(why);
 }
 
 void host_why(struct host *host, struct host_named named, host_audit_done_fn *on_done, void *data)
@@ -366,9 +367,9 @@ void host_why(struct host *host, struct host_named named, host_audit_done_fn *on
                          &why->grants);
     why->on_done = on_done;
     why->data = data;
-    why->settled.deliver = on_settled;
+    why->settled.deliver = why_on_settled;
     if (named.process != NULL)
         instance_settle_network(named.process->instance, &why->settled);
     else
-        ask_next(why);
+        why_ask_next(why);
 }

@@ -58,7 +58,7 @@ static bool is_one_too_many(const struct http_connection *connection)
     return of_kind > server->limits.connections;
 }
 
-static int find_source(struct http_connection *connection)
+static int accept_find_source(struct http_connection *connection)
 {
     struct sockaddr_storage address;
     int length = sizeof(address);
@@ -74,7 +74,7 @@ void http_connection_accept(struct http_server *server, uv_stream_t *listener)
 {
     struct http_connection *connection = http_connection_new(server, listener);
     if (uv_accept(listener, http_connection_stream(connection)) < 0 ||
-        (connection->source.tcp && find_source(connection) < 0)) {
+        (connection->source.tcp && accept_find_source(connection) < 0)) {
         http_connection_close(connection);
         return;
     }

@@ -36,8 +36,8 @@ static size_t slot_of(struct http_attempts *attempts, const unsigned char *key, 
 
 /* -- the audit log ----------------------------------------------------------------------------- */
 
-static void tell(struct http_attempts *attempts, const char *via, const char *reason,
-                 const char *source, uint32_t suppressed)
+static void http_attempts_own_tell(struct http_attempts *attempts, const char *via,
+                                   const char *reason, const char *source, uint32_t suppressed)
 {
     kg_log(KG_WARN, "http: a request from %s was refused: %s", source, reason);
     if (suppressed > 0)
@@ -47,17 +47,17 @@ static void tell(struct http_attempts *attempts, const char *via, const char *re
 }
 
 /* The last of those that were only counted, and how many others there were. */
-static void tell_rest(struct http_attempts *attempts)
+static void http_attempts_tell_rest(struct http_attempts *attempts)
 {
     if (attempts->suppressed > 0)
-        tell(attempts, attempts->last_via, attempts->last_reason, attempts->last_source,
-             attempts->suppressed - 1);
+        http_attempts_own_tell(attempts, attempts->last_via, attempts->last_reason,
+                               attempts->last_source, attempts->suppressed - 1);
     attempts->suppressed = 0;
 }
 
-static void on_rest(struct loop_timer *timer)
+static void http_attempts_on_rest(struct loop_timer *timer)
 {
-    tell_rest(KG_CONTAINER(timer, struct http_attempts, rest));
+    http_attempts_tell_rest(KG_CONTAINER(timer, struct http_attempts, rest));
 }
 
 static void suppress(struct http_attempts *attempts, const char *via, const char *reason,
@@ -68,7 +68,7 @@ static void suppress(struct http_attempts *attempts, const char *via, const char
     snprintf(attempts->last_reason, sizeof(attempts->last_reason), "%s", reason);
     snprintf(attempts->last_source, sizeof(attempts->last_source), "%s", source);
     if (!loop_timer_running(&attempts->rest))
-        loop_timer_start(attempts->loop, &attempts->rest, REST_MS, on_rest);
+        loop_timer_start(attempts->loop, &attempts->rest, REST_MS, http_attempts_on_rest);
 }
 
 void http_attempts_tell(struct http_attempts *attempts, const struct http_source *source,
@@ -76,7 +76,7 @@ void http_attempts_tell(struct http_attempts *attempts, const struct http_source
 {
     uint32_t dropped;
     if (kg_rate_pass(&attempts->told, TOLD_PER_SEC, loop_now_ms(attempts->loop), &dropped))
-        tell(attempts, via, reason, source->text, 0);
+        http_attempts_own_tell(attempts, via, reason, source->text, 0);
     else
         suppress(attempts, via, reason, source->text);
 }
@@ -103,5 +103,5 @@ bool http_attempts_fail(struct http_attempts *attempts, const struct http_source
 void http_attempts_close(struct http_attempts *attempts)
 {
     loop_timer_stop(attempts->loop, &attempts->rest);
-    tell_rest(attempts);
+    http_attempts_tell_rest(attempts);
 }

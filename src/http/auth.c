@@ -29,7 +29,7 @@ void http_auth_set_limits(struct http_auth *auth, const struct http_auth_limits 
 }
 
 /* What a header can carry whole; a NUL would also cut it short. */
-static bool is_visible(struct kg_str text)
+static bool http_auth_is_visible(struct kg_str text)
 {
     for (size_t i = 0; i < text.length; i++)
         if (text.data[i] <= ' ' || text.data[i] >= 0x7F)
@@ -39,7 +39,7 @@ static bool is_visible(struct kg_str text)
 
 int http_nonce_check(struct kg_str nonce, struct kg_err *err)
 {
-    bool visible = is_visible(nonce);
+    bool visible = http_auth_is_visible(nonce);
     if (visible && nonce.length >= NONCE_MIN)
         return 0;
     if (visible)
@@ -102,7 +102,7 @@ enum http_auth_mode http_auth_mode(const struct http_auth *auth)
 
 /* -- refusing, letting in ---------------------------------------------------------------------- */
 
-static struct kg_err *refuse(struct http_request *request, const struct kg_err *err)
+static struct kg_err *http_auth_refuse(struct http_request *request, const struct kg_err *err)
 {
     request->allow[0] = '\0'; /* whoever may not ask is not told what would be answered */
     struct kg_err *refusal = http_request_refuse(request, 0);
@@ -116,7 +116,7 @@ void http_auth_deny(struct http_request *request, const char *via, const struct 
     const struct http_source *source = http_connection_source(request->connection);
     unsigned wait_sec = 0;
     char wait[16];
-    struct kg_err *refusal = refuse(request, err);
+    struct kg_err *refusal = http_auth_refuse(request, err);
     if (http_attempts_fail(&auth->attempts, source, via, err->message, &wait_sec)) {
         if (err->code == KG_E_UNAUTHENTICATED)
             http_add_header(request, "WWW-Authenticate", "Bearer realm=\"kaged\"");
@@ -148,7 +148,7 @@ static void tell_accepted(struct http_request *request, const char *via, const c
 
 /* -- where the request was sent, and from which page ------------------------------------------- */
 
-static bool same_text(struct kg_str a, struct kg_str b)
+static bool http_auth_same_text(struct kg_str a, struct kg_str b)
 {
     return a.length == b.length && a.length > 0 && strncasecmp(a.data, b.data, a.length) == 0;
 }
@@ -167,15 +167,18 @@ static struct kg_str without_port(struct kg_str host)
  * A page that has its own name lead to 127.0.0.1 still says that name here. The port does not
  * matter for this, and may be another one where it is forwarded.
  */
-static int check_host(struct http_server *server, struct http_request *request, struct kg_err *err)
+static int http_auth_check_host(struct http_server *server, struct http_request *request,
+                                struct kg_err *err)
 {
     struct kg_str host = http_header(request, "host");
     if (host.length > 0) {
         struct kg_str name = without_port(host);
-        if (same_text(name, KG_STR("localhost")) || same_text(name, kg_str(server->host_name)))
+        if (http_auth_same_text(name, KG_STR("localhost")) ||
+            http_auth_same_text(name, kg_str(server->host_name)))
             return 0;
         for (char **known = server->auth->hosts; *known != NULL; known++)
-            if (same_text(name, kg_str(*known)) || same_text(host, kg_str(*known)))
+            if (http_auth_same_text(name, kg_str(*known)) ||
+                http_auth_same_text(host, kg_str(*known)))
                 return 0;
     }
     kg_fail(err, KG_E_REFUSED, "the host \"%.*s\" is not this daemon's",
@@ -189,7 +192,8 @@ static bool is_same_origin(struct kg_str origin, struct kg_str host)
     for (size_t i = 0; i < KG_COUNT(schemes); i++) {
         size_t length = strlen(schemes[i]);
         if (kg_str_starts(origin, schemes[i]) &&
-            same_text((struct kg_str){origin.data + length, origin.length - length}, host))
+            http_auth_same_text((struct kg_str){origin.data + length, origin.length - length},
+                                host))
             return true;
     }
     return false;
@@ -261,8 +265,8 @@ void http_auth_csrf(struct kg_str secret, char ret_text[HTTP_SECRET_TEXT])
                       sodium_base64_VARIANT_URLSAFE_NO_PADDING);
 }
 
-static void become(struct http_request *request, struct http_credential *credential,
-                   enum http_via via)
+static void http_auth_become(struct http_request *request, struct http_credential *credential,
+                             enum http_via via)
 {
     request->via = via;
     request->scopes = credential->scopes;
@@ -292,7 +296,7 @@ static int find_credential(struct http_auth *auth, struct http_request *request,
                                            : "kaged auth open lets a browser in");
         return result;
     }
-    become(request, found, via);
+    http_auth_become(request, found, via);
     return 0;
 }
 
@@ -445,7 +449,7 @@ static int check_scope(struct http_auth *auth, const struct http_source *source,
     const char *permission = request->route ? request->route->permission : NULL;
     struct kg_err err = {0};
     if (narrow_to_role(auth, request, &err) < 0) {
-        refuse(request, &err);
+        http_auth_refuse(request, &err);
         return -EACCES;
     }
     if (http_scopes_allow(request->scopes, permission) && is_within_profile(request))
@@ -453,7 +457,7 @@ static int check_scope(struct http_auth *auth, const struct http_source *source,
     const struct http_credential *token = http_credentials_named(
         &auth->credentials, STATE_TOKEN, kg_str(request->credential_id.text));
     int result = say_scope(request, token ? token->name : "?", &err);
-    refuse(request, &err);
+    http_auth_refuse(request, &err);
     http_attempts_tell(&auth->attempts, source, http_via_names[request->via], err.message);
     return result;
 }
@@ -511,7 +515,7 @@ int http_auth_check(struct http_server *server, const struct http_source *source
         request->scopes = HTTP_SCOPES_ALL;
         return 0;
     }
-    int result = check_host(server, request, &err);
+    int result = http_auth_check_host(server, request, &err);
     if (result == 0)
         result = check_origin(request, &err);
     if (result == 0 && is_open(request))

@@ -58,8 +58,8 @@ static void put_base_url(const struct http_server *server, struct kg_buf *out)
         kg_buf_printf(out, "http://%s", server->address);
 }
 
-static int make_url(struct http_server *server, const char *operator_id, struct kg_buf *ret_url,
-                    struct kg_err *err)
+static int auth_routes_make_url(struct http_server *server, const char *operator_id,
+                                struct kg_buf *ret_url, struct kg_err *err)
 {
     kg_auto(kg_buf_free) struct kg_buf base = {0};
     put_base_url(server, &base);
@@ -82,7 +82,7 @@ int http_server_offer_launch(struct http_server *server, struct kg_err *err)
     kg_auto(kg_buf_free) struct kg_buf url = {0};
     if (server->address[0] == '\0' || server->auth->mode != HTTP_AUTH_LOCAL)
         return 0;
-    return make_url(server, server->own_name, &url, err);
+    return auth_routes_make_url(server, server->own_name, &url, err);
 }
 
 void http_handle_launch_make(struct http_request *request)
@@ -93,7 +93,7 @@ void http_handle_launch_make(struct http_request *request)
     struct http_auth *auth = auth_of(request);
     if (auth == NULL)
         return;
-    if (make_url(server_of(request), operator_id ? operator_id : "", &url, &err) < 0) {
+    if (auth_routes_make_url(server_of(request), operator_id ? operator_id : "", &url, &err) < 0) {
         http_reply_error(request, &err);
         return;
     }
@@ -112,7 +112,7 @@ struct entry {
     char secret[HTTP_TOKEN_TEXT];
 };
 
-static struct entry *entry_new(struct http_request *request)
+static struct entry *auth_routes_entry_new(struct http_request *request)
 {
     struct entry *entry = kg_alloc(sizeof(*entry));
     entry->request = request;
@@ -149,7 +149,7 @@ static void on_session_open(void *data, struct http_credential *session,
     http_reply_text(request, 303, "text/plain", KG_STR("welcome\n"));
 }
 
-static void launch(struct http_request *request, struct kg_str token)
+static void auth_routes_launch(struct http_request *request, struct kg_str token)
 {
     struct http_auth *auth = server_of(request)->auth;
     struct http_credential wanted = {
@@ -167,7 +167,7 @@ static void launch(struct http_request *request, struct kg_str token)
         http_reply_error(request, &request->refusal->err);
         return;
     }
-    struct entry *entry = entry_new(request);
+    struct entry *entry = auth_routes_entry_new(request);
     http_secret_make(entry->secret);
     if (http_credentials_add(&auth->credentials, &wanted, kg_str(entry->secret), on_session_open,
                              entry, &err) < 0) {
@@ -189,7 +189,7 @@ void http_handle_root(struct http_request *request)
 {
     struct kg_str token = http_query_parameter(request, "token");
     if (can_launch(request, token))
-        launch(request, token);
+        auth_routes_launch(request, token);
     else
         http_reply_page(request);
 }
@@ -199,7 +199,7 @@ void http_handle_launch(struct http_request *request)
     struct kg_err err;
     struct kg_str token = http_query_parameter(request, "token");
     if (can_launch(request, token)) {
-        launch(request, token);
+        auth_routes_launch(request, token);
         return;
     }
     kg_fail(&err, KG_E_USAGE, "there is no launch URL to use here");
@@ -334,8 +334,8 @@ static int take_expiry(struct kg_str text, struct http_credential *wanted, struc
 }
 
 /* A token of somebody's has what his roles have, unless it is to have less. */
-static int take_principal(const struct http_auth *auth, struct kg_str principal,
-                          struct http_credential *wanted, struct kg_err *err)
+static int auth_routes_take_principal(const struct http_auth *auth, struct kg_str principal,
+                                      struct http_credential *wanted, struct kg_err *err)
 {
     const char *name = NULL, *id = NULL;
     if (principal.data == NULL)
@@ -350,12 +350,12 @@ static int take_principal(const struct http_auth *auth, struct kg_str principal,
     return 0;
 }
 
-static int read_wish(const struct http_auth *auth, const struct kg_node *body,
-                     struct http_credential *wanted, struct kg_err *err)
+static int auth_routes_read_wish(const struct http_auth *auth, const struct kg_node *body,
+                                 struct http_credential *wanted, struct kg_err *err)
 {
     const struct kg_node *scopes = kg_node_get(body, "scopes");
     struct kg_str principal = kg_node_text(body, "user");
-    int result = take_principal(auth, principal, wanted, err);
+    int result = auth_routes_take_principal(auth, principal, wanted, err);
     if (result == 0 && principal.data != NULL && scopes == NULL)
         wanted->scopes = http_scopes_of_role(CATALOG_SYS_ADMIN);
     else if (result == 0)
@@ -403,11 +403,11 @@ void http_handle_token_create(struct http_request *request)
     struct http_auth *auth = auth_of(request);
     if (auth == NULL)
         return;
-    struct entry *entry = entry_new(request);
+    struct entry *entry = auth_routes_entry_new(request);
     memcpy(wanted.operator_id, request->operator_id, HTTP_OPERATOR_MAX);
     memcpy(entry->secret, HTTP_TOKEN_PREFIX, sizeof(HTTP_TOKEN_PREFIX));
     http_secret_make(entry->secret + sizeof(HTTP_TOKEN_PREFIX) - 1);
-    if (read_wish(auth, http_body_tree(request), &wanted, &err) < 0 ||
+    if (auth_routes_read_wish(auth, http_body_tree(request), &wanted, &err) < 0 ||
         http_credentials_add(&auth->credentials, &wanted, kg_str(entry->secret), on_token_created,
                              entry, &err) < 0) {
         http_reply_error(request, &err);

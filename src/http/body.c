@@ -26,7 +26,7 @@ static bool is_checked(const struct http_route *route)
 
 /* -- compiling --------------------------------------------------------------------------------- */
 
-static struct schema *compile(const struct kg_node *components, const char *name)
+static struct schema *body_compile(const struct kg_node *components, const char *name)
 {
     struct kg_err err;
     kg_auto(kg_free) char *place = kg_format("#/components/schemas/%s", name);
@@ -59,7 +59,7 @@ struct schema **http_bodies_new(const struct http_route *routes, size_t count)
             continue;
         if (components == NULL)
             components = read_components();
-        bodies[i] = compile(components->root, routes[i].body);
+        bodies[i] = body_compile(components->root, routes[i].body);
     }
     return bodies;
 }
@@ -74,7 +74,7 @@ void http_bodies_free(struct schema **bodies, size_t count)
 /* -- refusing ---------------------------------------------------------------------------------- */
 
 /* The first segment of a place: "/messages/2/role" is in "messages". */
-static struct kg_str member_of(struct kg_str place)
+static struct kg_str body_member_of(struct kg_str place)
 {
     struct kg_str rest = kg_str_from(place, 1);
     return kg_str_cut(&rest, '/');
@@ -101,7 +101,7 @@ static void hint(const char *schema, struct kg_str place, struct kg_err *err)
         hint_members(properties, err);
         return;
     }
-    const struct kg_member *member = kg_node_member(properties, member_of(place));
+    const struct kg_member *member = kg_node_member(properties, body_member_of(place));
     struct kg_str words = member ? kg_node_text(&member->value, "description") : KG_STR_NULL;
     if (words.data != NULL)
         kg_hint(err, "%.*s: %.*s", KG_STR_CUT(member->key, SHOWN_MAX), KG_STR_ARG(words));
@@ -116,7 +116,7 @@ static const struct schema_error *pick(const struct schema_report *report)
     return &report->errors[0];
 }
 
-static int refuse(struct http_request *request, const struct schema_error *error)
+static int body_refuse(struct http_request *request, const struct schema_error *error)
 {
     const struct http_route *route = request->route;
     struct kg_str place = error->instance_path;
@@ -136,7 +136,7 @@ static int refuse(struct http_request *request, const struct schema_error *error
 
 /* -- checking ---------------------------------------------------------------------------------- */
 
-static int check(const struct schema *schema, struct http_request *request)
+static int body_check(const struct schema *schema, struct http_request *request)
 {
     const struct http_route *route = request->route;
     kg_auto(schema_report_free) struct schema_report report = {0};
@@ -151,7 +151,7 @@ static int check(const struct schema *schema, struct http_request *request)
     if (schema_check(schema, request->tree->root, &report))
         return 0;
     if (report.count > 0)
-        return refuse(request, pick(&report));
+        return body_refuse(request, pick(&report));
     return kg_fail(http_request_refuse(request, 0), KG_E_TOO_LARGE,
                    "%s %s: the body takes too long to check", route->method, route->pattern);
 }
@@ -159,7 +159,7 @@ static int check(const struct schema *schema, struct http_request *request)
 int http_body_check(const struct http_server *server, struct http_request *request)
 {
     const struct http_route *route = request->route;
-    return is_checked(route) ? check(server->bodies[route - server->routes], request) : 0;
+    return is_checked(route) ? body_check(server->bodies[route - server->routes], request) : 0;
 }
 
 const struct kg_node *http_body_tree(const struct http_request *request)

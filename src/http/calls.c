@@ -65,7 +65,7 @@ static void on_caller_gone(void *data)
     free(waiting);
 }
 
-static struct waiting_call *begin(struct http_request *request)
+static struct waiting_call *http_calls_begin(struct http_request *request)
 {
     struct waiting_call *waiting = kg_alloc(sizeof(*waiting));
     waiting->request = request;
@@ -73,8 +73,8 @@ static struct waiting_call *begin(struct http_request *request)
 }
 
 /* NULL: it was refused at once. */
-static void wait_for(struct waiting_call *waiting, struct host_call *call_or_null,
-                     const struct kg_err *err)
+static void http_calls_wait_for(struct waiting_call *waiting, struct host_call *call_or_null,
+                                const struct kg_err *err)
 {
     struct http_request *request = waiting->request;
     waiting->call = call_or_null;
@@ -86,10 +86,10 @@ static void wait_for(struct waiting_call *waiting, struct host_call *call_or_nul
     http_on_gone(request, on_caller_gone, waiting);
 }
 
-static void make_call(struct http_request *request, struct kg_str params)
+static void http_calls_make_call(struct http_request *request, struct kg_str params)
 {
     struct kg_err err = {0};
-    struct waiting_call *waiting = begin(request);
+    struct waiting_call *waiting = http_calls_begin(request);
     struct host_call_request call = {
         .plugin = http_path_parameter(request, "name"),
         .method = http_path_parameter(request, "method"),
@@ -99,12 +99,12 @@ static void make_call(struct http_request *request, struct kg_str params)
         .on_done = on_call_done,
         .data = waiting,
     };
-    wait_for(waiting, host_call(http_host(request), &call, &err), &err);
+    http_calls_wait_for(waiting, host_call(http_host(request), &call, &err), &err);
 }
 
 void http_handle_call(struct http_request *request)
 {
-    make_call(request, http_body(request));
+    http_calls_make_call(request, http_body(request));
 }
 
 /* Query parameters become string params. */
@@ -122,7 +122,7 @@ void http_handle_call_by_query(struct http_request *request)
         kg_json_put_string(&params, value);
     }
     kg_buf_char(&params, '}');
-    make_call(request, kg_buf_view(&params));
+    http_calls_make_call(request, kg_buf_view(&params));
 }
 
 /* -- what MCP servers offer beside tools ------------------------------------------------------- */
@@ -130,7 +130,7 @@ void http_handle_call_by_query(struct http_request *request)
 static void ask_offer(struct http_request *request, enum host_offer what, struct kg_str params)
 {
     struct kg_err err = {0};
-    struct waiting_call *waiting = begin(request);
+    struct waiting_call *waiting = http_calls_begin(request);
     const struct host_call_request offer = {
         .plugin = http_path_parameter(request, "name"),
         .params = params,
@@ -139,7 +139,7 @@ static void ask_offer(struct http_request *request, enum host_offer what, struct
         .on_done = on_call_done,
         .data = waiting,
     };
-    wait_for(waiting, host_offer_ask(http_host(request), what, &offer, &err), &err);
+    http_calls_wait_for(waiting, host_offer_ask(http_host(request), what, &offer, &err), &err);
 }
 
 void http_handle_resources(struct http_request *request)

@@ -28,11 +28,11 @@
 /* How often it is looked whether a client that is not read from is still there. */
 #define LOOK_MS 500
 
-static void on_due(struct loop_timer *timer);
+static void connection_on_due(struct loop_timer *timer);
 
 void http_connection_start_timer(struct http_connection *connection, uint64_t delay_ms)
 {
-    loop_timer_start(connection->server->loop, &connection->timer, delay_ms, on_due);
+    loop_timer_start(connection->server->loop, &connection->timer, delay_ms, connection_on_due);
 }
 
 /* -- one request after the other --------------------------------------------------------------- */
@@ -54,7 +54,7 @@ void http_handle(struct http_request *request)
     audit_swap_request(audit, before);
 }
 
-static void dispatch(struct http_connection *connection)
+static void connection_dispatch(struct http_connection *connection)
 {
     struct http_request *request = connection->request;
     assert(request != NULL); /* only a read one makes a connection READY */
@@ -78,7 +78,7 @@ static bool wants_body(const struct http_connection *connection)
            !request->body_paused && !request->body_done;
 }
 
-static void tell_end(struct http_request *request)
+static void connection_tell_end(struct http_request *request)
 {
     const struct http_body_ops *ops = kg_steal(&request->body_ops);
     ops->on_end(request->body_data, request->refusal ? &request->refusal->err : NULL);
@@ -93,7 +93,7 @@ static bool step_body(struct http_connection *connection)
         return false;
     if (request->body_done) {
         loop_timer_stop(connection->server->loop, &connection->timer);
-        tell_end(request);
+        connection_tell_end(request);
         return true;
     }
     if (http_connection_waiting(connection) > 0) {
@@ -130,7 +130,7 @@ static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *ret_buffer
     *ret_buffer = uv_buf_init(loop_scratch(connection->server->loop), (unsigned)room);
 }
 
-static void on_read(uv_stream_t *stream, ssize_t length, const uv_buf_t *buffer);
+static void connection_on_read(uv_stream_t *stream, ssize_t length, const uv_buf_t *buffer);
 
 /*
  * A client that only ends its sending still wants its answers. Over TCP that looks the same as one
@@ -144,17 +144,17 @@ static bool has_hung_up(const struct http_connection *connection)
 }
 
 /* Without reading nobody tells that the client left. */
-static void on_look(struct loop_timer *timer)
+static void connection_on_look(struct loop_timer *timer)
 {
     struct http_connection *connection = KG_CONTAINER(timer, struct http_connection, look);
     if (has_hung_up(connection))
         http_connection_close(connection);
     else
-        loop_timer_start(connection->server->loop, timer, LOOK_MS, on_look);
+        loop_timer_start(connection->server->loop, timer, LOOK_MS, connection_on_look);
 }
 
 /* Reading goes on while a request runs, up to a bound: it tells at once that the client left. */
-static void update_reading(struct http_connection *connection)
+static void connection_update_reading(struct http_connection *connection)
 {
     bool wanted = !connection->input_ended && http_connection_waiting(connection) < WAITING_MAX;
     if (wanted == connection->reading)
@@ -163,8 +163,9 @@ static void update_reading(struct http_connection *connection)
     loop_timer_stop(connection->server->loop, &connection->look);
     if (!wanted) {
         uv_read_stop(http_connection_stream(connection));
-        loop_timer_start(connection->server->loop, &connection->look, LOOK_MS, on_look);
-    } else if (uv_read_start(http_connection_stream(connection), on_alloc, on_read) < 0) {
+        loop_timer_start(connection->server->loop, &connection->look, LOOK_MS, connection_on_look);
+    } else if (uv_read_start(http_connection_stream(connection), on_alloc, connection_on_read) <
+               0) {
         http_connection_close(connection);
     }
 }
@@ -186,14 +187,14 @@ void http_connection_settle(struct http_connection *connection)
         http_connection_start_timer(connection, connection->server->limits.idle_ms);
     else if (wants_body(connection) && !loop_timer_running(&connection->timer))
         watch_body(connection);
-    update_reading(connection);
+    connection_update_reading(connection);
 }
 
 /* Hands what came in to whoever reads now; false: nobody does, or there is nothing. */
-static bool step(struct http_connection *connection)
+static bool connection_step(struct http_connection *connection)
 {
     if (connection->phase == READY) {
-        dispatch(connection);
+        connection_dispatch(connection);
         return true;
     }
     if (step_body(connection))
@@ -217,7 +218,7 @@ static bool step(struct http_connection *connection)
 void http_connection_advance(struct http_connection *connection)
 {
     connection->advancing = true;
-    while (!connection->broken && connection->phase != CLOSED && step(connection))
+    while (!connection->broken && connection->phase != CLOSED && connection_step(connection))
         ;
     connection->advancing = false;
     if (connection->broken)
@@ -226,7 +227,7 @@ void http_connection_advance(struct http_connection *connection)
         http_connection_settle(connection);
 }
 
-static void on_task(struct loop_task *task)
+static void connection_on_task(struct loop_task *task)
 {
     http_connection_advance(KG_CONTAINER(task, struct http_connection, task));
 }
@@ -241,12 +242,12 @@ static void on_input_end(struct http_connection *connection, int reason)
     }
     connection->input_ended = true;
     if (!connection->source.tcp)
-        loop_timer_start(connection->server->loop, &connection->look, LOOK_MS, on_look);
+        loop_timer_start(connection->server->loop, &connection->look, LOOK_MS, connection_on_look);
     http_connection_wake(connection); /* the rest of a body will not come */
 }
 
 /* Bytes after the request are set aside before a handler runs: the scratch may be used anew. */
-static void on_read(uv_stream_t *stream, ssize_t length, const uv_buf_t *buffer)
+static void connection_on_read(uv_stream_t *stream, ssize_t length, const uv_buf_t *buffer)
 {
     struct http_connection *connection = stream->data;
     if (length < 0) {
@@ -276,7 +277,7 @@ static void refuse_slow(struct http_connection *connection, const char *what)
     http_connection_advance(connection);
 }
 
-static void on_due(struct loop_timer *timer)
+static void connection_on_due(struct loop_timer *timer)
 {
     struct http_connection *connection = KG_CONTAINER(timer, struct http_connection, timer);
     bool writes = connection->phase == WRITING || connection->phase == RUNNING;
@@ -376,7 +377,7 @@ struct http_connection *http_connection_new(struct http_server *server, const uv
 {
     struct http_connection *connection = kg_alloc(sizeof(*connection));
     connection->server = server;
-    connection->task.run = on_task;
+    connection->task.run = connection_on_task;
     connection->source.tcp = listener->type == UV_TCP;
     if (connection->source.tcp)
         uv_tcp_init(loop_uv(server->loop), &connection->socket.tcp);
@@ -413,7 +414,7 @@ static void unlink_connection(struct http_connection *connection)
     http_connection_set_apart(connection, false);
 }
 
-static void on_closed(uv_handle_t *handle)
+static void connection_on_closed(uv_handle_t *handle)
 {
     struct http_connection *connection = handle->data;
     struct http_server *server = connection->server;
@@ -443,7 +444,7 @@ void http_connection_close(struct http_connection *connection)
     kg_buf_free(&connection->waiting);
     connection->waiting_used = 0;
     unlink_connection(connection);
-    uv_close(&connection->socket.handle, on_closed);
+    uv_close(&connection->socket.handle, connection_on_closed);
     if (takeover != NULL)
         takeover->on_gone(connection->takeover_data);
     struct http_request *request = kg_steal(&connection->request);

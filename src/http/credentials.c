@@ -41,19 +41,20 @@ bool http_credential_has_expired(const struct http_credential *credential)
     return credential->expires_ms != 0 && kg_wall_ms() >= credential->expires_ms;
 }
 
-static struct kg_str key_of(const struct http_credential *credential)
+static struct kg_str credentials_key_of(const struct http_credential *credential)
 {
     return (struct kg_str){(const char *)credential->hash, STATE_HASH_BYTES};
 }
 
 /* -- the list ---------------------------------------------------------------------------------- */
 
-static void keep(struct http_credentials *credentials, struct http_credential *credential)
+static void credentials_keep(struct http_credentials *credentials,
+                             struct http_credential *credential)
 {
     credentials->items =
         kg_realloc(credentials->items, (credentials->count + 1) * sizeof(*credentials->items));
     credentials->items[credentials->count++] = credential;
-    kg_map_set(credentials->by_hash, key_of(credential), credential);
+    kg_map_set(credentials->by_hash, credentials_key_of(credential), credential);
 }
 
 static void credential_free(struct http_credential *credential)
@@ -62,7 +63,8 @@ static void credential_free(struct http_credential *credential)
     free(credential);
 }
 
-static void forget(struct http_credentials *credentials, struct http_credential *credential)
+static void credentials_forget(struct http_credentials *credentials,
+                               struct http_credential *credential)
 {
     size_t at = 0;
     while (credentials->items[at] != credential)
@@ -70,11 +72,11 @@ static void forget(struct http_credentials *credentials, struct http_credential 
     memmove(&credentials->items[at], &credentials->items[at + 1],
             (credentials->count - at - 1) * sizeof(*credentials->items));
     credentials->count--;
-    kg_map_remove(credentials->by_hash, key_of(credential));
+    kg_map_remove(credentials->by_hash, credentials_key_of(credential));
     credential_free(credential);
 }
 
-static void take_stored(void *data, const struct state_credential *stored)
+static void credentials_take_stored(void *data, const struct state_credential *stored)
 {
     uint64_t scopes;
     struct kg_err err;
@@ -94,7 +96,7 @@ static void take_stored(void *data, const struct state_credential *stored)
     kg_str_copy(kg_str(stored->profile), credential->profile, sizeof(credential->profile));
     kg_str_copy(kg_str(stored->principal), credential->principal, sizeof(credential->principal));
     credential->counts = true;
-    keep(data, credential);
+    credentials_keep(data, credential);
 }
 
 int http_credentials_load(struct http_credentials *credentials, struct state_keeper *keeper,
@@ -102,7 +104,7 @@ int http_credentials_load(struct http_credentials *credentials, struct state_kee
 {
     credentials->keeper = keeper;
     credentials->by_hash = kg_map_new();
-    return state_credentials(state_keeper_state(keeper), take_stored, credentials, err);
+    return state_credentials(state_keeper_state(keeper), credentials_take_stored, credentials, err);
 }
 
 void http_credentials_free(struct http_credentials *credentials)
@@ -126,7 +128,7 @@ struct http_credential *http_credentials_find(const struct http_credentials *cre
     return right ? found : NULL;
 }
 
-static bool has_name(const struct http_credential *item, struct kg_str id_or_name)
+static bool credentials_has_name(const struct http_credential *item, struct kg_str id_or_name)
 {
     return kg_str_is(id_or_name, item->id.text) ||
            (item->name[0] != '\0' && kg_str_is(id_or_name, item->name));
@@ -138,7 +140,7 @@ struct http_credential *http_credentials_named(const struct http_credentials *cr
 {
     for (size_t i = 0; i < credentials->count; i++) {
         struct http_credential *item = credentials->items[i];
-        if (item->counts && item->kind == kind && has_name(item, id_or_name))
+        if (item->counts && item->kind == kind && credentials_has_name(item, id_or_name))
             return item;
     }
     return NULL;
@@ -154,22 +156,22 @@ struct change {
     void *data;
 };
 
-static struct change *change_new(struct http_credentials *credentials,
-                                 struct http_credential *credential, http_credential_fn *on_done,
-                                 void *data)
+static struct change *credentials_change_new(struct http_credentials *credentials,
+                                             struct http_credential *credential,
+                                             http_credential_fn *on_done, void *data)
 {
     struct change *change = kg_alloc(sizeof(*change));
     *change = (struct change){credentials, credential, on_done, data};
     return change;
 }
 
-static void on_removed(void *data, const struct kg_err *err_or_null)
+static void credentials_on_removed(void *data, const struct kg_err *err_or_null)
 {
     struct change *change = data;
     change->credential->counts = err_or_null != NULL;
     change->on_done(change->data, change->credential, err_or_null);
     if (err_or_null == NULL)
-        forget(change->credentials, change->credential);
+        credentials_forget(change->credentials, change->credential);
     free(change);
 }
 
@@ -178,8 +180,8 @@ void http_credentials_remove(struct http_credentials *credentials,
                              void *data)
 {
     credential->counts = false;
-    state_forget_credential(credentials->keeper, credential->id.text, on_removed,
-                            change_new(credentials, credential, on_done, data));
+    state_forget_credential(credentials->keeper, credential->id.text, credentials_on_removed,
+                            credentials_change_new(credentials, credential, on_done, data));
 }
 
 static size_t count_kind(const struct http_credentials *credentials,
@@ -201,7 +203,7 @@ static void on_pushed_out(void *data, struct http_credential *credential,
 }
 
 /* The oldest session goes, as do those that are over: nobody looks after them. */
-static void make_room(struct http_credentials *credentials)
+static void credentials_make_room(struct http_credentials *credentials)
 {
     size_t left = count_kind(credentials, STATE_SESSION);
     for (size_t i = 0; i < credentials->count; i++) {
@@ -215,23 +217,23 @@ static void make_room(struct http_credentials *credentials)
 }
 
 /* A name that is on its way to the disk is taken, too. */
-static bool has_token(const struct http_credentials *credentials, const char *name)
+static bool credentials_has_token(const struct http_credentials *credentials, const char *name)
 {
     for (size_t i = 0; i < credentials->count; i++)
         if (credentials->items[i]->kind == STATE_TOKEN &&
-            has_name(credentials->items[i], kg_str(name)))
+            credentials_has_name(credentials->items[i], kg_str(name)))
             return true;
     return false;
 }
 
-static int check_room(struct http_credentials *credentials, const struct http_credential *wanted,
-                      struct kg_err *err)
+static int credentials_check_room(struct http_credentials *credentials,
+                                  const struct http_credential *wanted, struct kg_err *err)
 {
     if (wanted->kind == STATE_SESSION) {
-        make_room(credentials);
+        credentials_make_room(credentials);
         return 0;
     }
-    if (has_token(credentials, wanted->name)) {
+    if (credentials_has_token(credentials, wanted->name)) {
         kg_fail(err, KG_E_CONFLICT, "there is a token %s already", wanted->name);
         return kg_hint(err, "choose another name, or revoke that one first");
     }
@@ -241,13 +243,13 @@ static int check_room(struct http_credentials *credentials, const struct http_cr
     return kg_hint(err, "revoke those that are not used any more");
 }
 
-static void on_added(void *data, const struct kg_err *err_or_null)
+static void credentials_on_added(void *data, const struct kg_err *err_or_null)
 {
     struct change *change = data;
     change->credential->counts = err_or_null == NULL;
     change->on_done(change->data, change->credential, err_or_null);
     if (err_or_null != NULL)
-        forget(change->credentials, change->credential);
+        credentials_forget(change->credentials, change->credential);
     free(change);
 }
 
@@ -268,14 +270,14 @@ static void store(struct change *change)
         .principal = credential->principal[0] != '\0' ? credential->principal : NULL,
     };
     memcpy(stored.hash, credential->hash, STATE_HASH_BYTES);
-    state_keep_credential(change->credentials->keeper, &stored, on_added, change);
+    state_keep_credential(change->credentials->keeper, &stored, credentials_on_added, change);
 }
 
 int http_credentials_add(struct http_credentials *credentials, const struct http_credential *wanted,
                          struct kg_str secret, http_credential_fn *on_done, void *data,
                          struct kg_err *err)
 {
-    int result = check_room(credentials, wanted, err);
+    int result = credentials_check_room(credentials, wanted, err);
     if (result < 0)
         return result;
     struct http_credential *credential = kg_alloc(sizeof(*credential));
@@ -285,7 +287,7 @@ int http_credentials_add(struct http_credentials *credentials, const struct http
     credential->created_ms = kg_wall_ms();
     credential->counts = false;
     hash_secret(secret, credential->hash);
-    keep(credentials, credential);
-    store(change_new(credentials, credential, on_done, data));
+    credentials_keep(credentials, credential);
+    store(credentials_change_new(credentials, credential, on_done, data));
     return 0;
 }

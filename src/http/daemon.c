@@ -10,7 +10,7 @@ void http_handle_health(struct http_request *request)
     http_reply(request, 200, KG_STR("{\"status\":\"ok\"}"));
 }
 
-static void put_plugin_counts(struct kg_json_writer *json, const struct host *host)
+static void http_daemon_put_plugin_counts(struct kg_json_writer *json, const struct host *host)
 {
     unsigned counts[INSTANCE_STATE_COUNT] = {0};
     size_t count;
@@ -24,7 +24,7 @@ static void put_plugin_counts(struct kg_json_writer *json, const struct host *ho
     kg_json_end(json, '}');
 }
 
-static void put_figures(struct kg_json_writer *json, struct host *host)
+static void http_daemon_put_figures(struct kg_json_writer *json, struct host *host)
 {
     const struct host_figures *figures = host_figures(host);
     uint64_t calls = 0, errors = 0;
@@ -45,7 +45,7 @@ static void put_figures(struct kg_json_writer *json, struct host *host)
 }
 
 /* Where our own log goes: a file in the background, else what stderr is. */
-static void put_log(struct kg_json_writer *json)
+static void http_daemon_put_log(struct kg_json_writer *json)
 {
     char path[PATH_MAX];
     ssize_t length = readlink("/proc/self/fd/2", path, sizeof(path) - 1);
@@ -69,7 +69,7 @@ static void put_places(struct kg_json_writer *json, const struct http_request *r
     kg_json_end(json, ']');
     kg_json_named_text(json, "tcp", tcp);
     kg_json_named_text(json, "tcp_problem", server ? http_server_tcp_problem(server) : NULL);
-    put_log(json);
+    http_daemon_put_log(json);
 }
 
 void http_put_status(struct kg_json_writer *json, const struct http_request *request)
@@ -90,8 +90,8 @@ void http_put_status(struct kg_json_writer *json, const struct http_request *req
     const struct cage_limits *limits = host_limits(host);
     kg_json_named_text(json, "limits_mode", cage_limits_names[limits->mode]);
     kg_json_named_text(json, "limits", limits->words);
-    put_figures(json, host);
-    put_plugin_counts(json, host);
+    http_daemon_put_figures(json, host);
+    http_daemon_put_plugin_counts(json, host);
     kg_json_end(json, '}');
 }
 
@@ -118,7 +118,7 @@ void http_handle_doctor(struct http_request *request)
 }
 
 /* Plugins whose manifest, or part of local.toml, cannot be used; each by one name. */
-static void put_problems(struct kg_json_writer *json, const struct host *host)
+static void http_daemon_put_problems(struct kg_json_writer *json, const struct host *host)
 {
     size_t count;
     kg_auto(kg_free) struct host_named *names = host_names(host, &count);
@@ -136,7 +136,8 @@ static void put_problems(struct kg_json_writer *json, const struct host *host)
     kg_json_end(json, ']');
 }
 
-static void on_reloaded(void *data, struct kg_str changed, const struct kg_err *err_or_null)
+static void http_daemon_on_reloaded(void *data, struct kg_str changed,
+                                    const struct kg_err *err_or_null)
 {
     kg_auto(kg_buf_free) struct kg_buf body = {0};
     struct kg_json_writer json = kg_json_writer(&body);
@@ -144,7 +145,7 @@ static void on_reloaded(void *data, struct kg_str changed, const struct kg_err *
         kg_json_begin(&json, '{');
         kg_json_key(&json, "changed");
         kg_json_raw(&json, changed);
-        put_problems(&json, http_host(data));
+        http_daemon_put_problems(&json, http_host(data));
         kg_json_end(&json, '}');
     }
     http_on_answer(data, kg_buf_view(&body), err_or_null);
@@ -152,7 +153,7 @@ static void on_reloaded(void *data, struct kg_str changed, const struct kg_err *
 
 void http_handle_reload(struct http_request *request)
 {
-    host_reload(http_host(request), http_operator(request), on_reloaded, request);
+    host_reload(http_host(request), http_operator(request), http_daemon_on_reloaded, request);
 }
 
 /* Who may read the whole home needs no daemon to copy it: that he did is all that is told here. */

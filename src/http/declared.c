@@ -18,8 +18,8 @@ static bool find_declared(struct http_request *request, struct host_named *ret_n
 
 /* -- tools ------------------------------------------------------------------------------------- */
 
-static void put_tool(struct kg_json_writer *json, const struct manifest *manifest,
-                     const struct manifest_tool *tool)
+static void declared_put_tool(struct kg_json_writer *json, const struct manifest *manifest,
+                              const struct manifest_tool *tool)
 {
     kg_auto(kg_free) char *full_name = kg_format("%s.%s", manifest->name, tool->name);
     kg_json_begin(json, '{');
@@ -34,7 +34,7 @@ static void put_tool(struct kg_json_writer *json, const struct manifest *manifes
 static void put_declared(struct kg_json_writer *json, const struct manifest *manifest)
 {
     for (size_t i = 0; i < manifest->tool_count; i++)
-        put_tool(json, manifest, &manifest->tools[i]);
+        declared_put_tool(json, manifest, &manifest->tools[i]);
 }
 
 void http_handle_tools(struct http_request *request)
@@ -112,8 +112,8 @@ void http_handle_script_approve(struct http_request *request)
 
 /* -- schemas ----------------------------------------------------------------------------------- */
 
-static void put_method(struct kg_json_writer *json, const char *method,
-                       const struct kg_node *schemas)
+static void declared_put_method(struct kg_json_writer *json, const char *method,
+                                const struct kg_node *schemas)
 {
     const struct kg_node *declared = kg_node_get(schemas, method);
     kg_json_begin(json, '{');
@@ -139,7 +139,7 @@ void http_handle_schema(struct http_request *request)
     kg_json_named_node(&json, "system_config_schema", manifest->system_config_schema_node);
     kg_json_named_begin(&json, "methods", '[');
     for (size_t i = 0; i < manifest->method_count; i++)
-        put_method(&json, manifest->methods[i].name, schemas);
+        declared_put_method(&json, manifest->methods[i].name, schemas);
     kg_json_end(&json, ']');
     kg_json_end(&json, '}');
     http_reply(request, 200, kg_buf_view(&body));
@@ -147,7 +147,7 @@ void http_handle_schema(struct http_request *request)
 
 /* -- reload ------------------------------------------------------------------------------------ */
 
-static void on_looked_up(void *data, const struct kg_err *err_or_null)
+static void declared_on_looked_up(void *data, const struct kg_err *err_or_null)
 {
     struct http_request *request = data;
     struct host_reloaded reloaded;
@@ -188,5 +188,5 @@ void http_handle_plugin_reload(struct http_request *request)
 {
     struct host_named named;
     if (http_find_plugin(request, &named))
-        host_look_up(http_host(request), on_looked_up, request);
+        host_look_up(http_host(request), declared_on_looked_up, request);
 }

@@ -25,7 +25,7 @@ struct run {
 
 /* -- to the client ----------------------------------------------------------------------------- */
 
-static void flush(struct run *run)
+static void http_dev_flush(struct run *run)
 {
     if (run->full || run->queue.length == 0)
         return;
@@ -36,18 +36,18 @@ static void flush(struct run *run)
     kg_buf_free(&run->queue);
 }
 
-static void on_flush(struct loop_task *task)
+static void http_dev_on_flush(struct loop_task *task)
 {
-    flush(KG_CONTAINER(task, struct run, task));
+    http_dev_flush(KG_CONTAINER(task, struct run, task));
 }
 
-static void put_line(struct run *run, struct kg_str line)
+static void http_dev_put_line(struct run *run, struct kg_str line)
 {
     kg_buf_str(&run->queue, line);
     loop_defer(run->loop, &run->task);
 }
 
-static void put_missed(struct run *run)
+static void http_dev_put_missed(struct run *run)
 {
     kg_auto(kg_buf_free) struct kg_buf body = {0}, line = {0};
     if (run->missed == 0)
@@ -55,32 +55,32 @@ static void put_missed(struct run *run)
     trace_put_missed(&body, run->missed);
     trace_put_record(&line, run->last_us, kg_buf_view(&body));
     run->missed = 0;
-    put_line(run, kg_buf_view(&line));
+    http_dev_put_line(run, kg_buf_view(&line));
 }
 
-static void on_room(void *data)
+static void http_dev_on_room(void *data)
 {
     struct run *run = data;
     run->full = false;
-    flush(run);
-    put_missed(run);
+    http_dev_flush(run);
+    http_dev_put_missed(run);
 }
 
 /* -- the run ----------------------------------------------------------------------------------- */
 
-static void run_free(struct run *run)
+static void http_dev_run_free(struct run *run)
 {
     loop_undefer(run->loop, &run->task);
     kg_buf_free(&run->queue);
     free(run);
 }
 
-static void finish(struct run *run)
+static void http_dev_finish(struct run *run)
 {
     run->full = false; /* the rest is taken, however slow the client is */
-    flush(run);
+    http_dev_flush(run);
     http_reply_end(run->request);
-    run_free(run);
+    http_dev_run_free(run);
 }
 
 static void put_end(struct run *run, const struct kg_err *err)
@@ -94,22 +94,23 @@ static void put_end(struct run *run, const struct kg_err *err)
     kg_json_named_text(&json, "hint", err->hint[0] != '\0' ? err->hint : NULL);
     kg_json_end(&json, '}');
     kg_buf_char(&line, '\n');
-    put_line(run, kg_buf_view(&line));
+    http_dev_put_line(run, kg_buf_view(&line));
 }
 
-static void on_end(void *data, const struct kg_err *err, const struct kg_problems *problems)
+static void http_dev_on_end(void *data, const struct kg_err *err,
+                            const struct kg_problems *problems)
 {
     struct run *run = data;
     if (run->begun || run->queue.length > 0) {
         put_end(run, err);
-        finish(run);
+        http_dev_finish(run);
         return;
     }
     http_reply_problems(run->request, err, problems);
-    run_free(run);
+    http_dev_run_free(run);
 }
 
-static void on_gone(void *data)
+static void http_dev_on_gone(void *data)
 {
     struct run *run = data;
     host_dev_leave(run->dev);
@@ -117,25 +118,25 @@ static void on_gone(void *data)
         http_reply_end(run->request);
     else
         http_reply(run->request, kg_error_row(KG_E_CANCELLED)->http_status, KG_STR("{}"));
-    run_free(run);
+    http_dev_run_free(run);
 }
 
-static void on_line(void *data, struct kg_str line)
+static void http_dev_on_line(void *data, struct kg_str line)
 {
     struct run *run = data;
     struct kg_err err;
-    put_line(run, line);
+    http_dev_put_line(run, line);
     if (run->queue.length <= QUEUE_BYTES)
         return;
     kg_fail(&err, KG_E_CANCELLED, "the client does not read: %zu bytes wait for it",
             run->queue.length);
     host_dev_leave(run->dev);
     put_end(run, &err);
-    finish(run);
+    http_dev_finish(run);
 }
 
 /* A client that is slow loses some, is told how many, and holds up nobody. */
-static void on_record(void *data, int64_t t_us, struct kg_str line)
+static void http_dev_on_record(void *data, int64_t t_us, struct kg_str line)
 {
     struct run *run = data;
     run->last_us = t_us;
@@ -143,8 +144,8 @@ static void on_record(void *data, int64_t t_us, struct kg_str line)
         run->missed++;
         return;
     }
-    put_missed(run);
-    put_line(run, line);
+    http_dev_put_missed(run);
+    http_dev_put_line(run, line);
 }
 
 static int check_here(const struct http_request *request, struct kg_err *err)
@@ -159,13 +160,13 @@ static int check_here(const struct http_request *request, struct kg_err *err)
 void http_handle_dev(struct http_request *request)
 {
     static const struct host_dev_ops ops = {
-        .on_line = on_line, .on_record = on_record, .on_end = on_end};
+        .on_line = http_dev_on_line, .on_record = http_dev_on_record, .on_end = http_dev_on_end};
     kg_auto(kg_free) char *path = http_body_text(request, "path");
     struct kg_err err = {0};
     struct run *run = kg_alloc(sizeof(*run));
     run->request = request;
     run->loop = host_loop(http_host(request));
-    run->task.run = on_flush;
+    run->task.run = http_dev_on_flush;
     run->records_max = (size_t)host_config(http_host(request))->limits_trace_queue_bytes;
     if (check_here(request, &err) == 0)
         run->dev =
@@ -175,6 +176,6 @@ void http_handle_dev(struct http_request *request)
         free(run);
         return;
     }
-    http_on_gone(request, on_gone, run);
-    http_on_room(request, on_room, run);
+    http_on_gone(request, http_dev_on_gone, run);
+    http_on_room(request, http_dev_on_room, run);
 }

@@ -30,43 +30,43 @@ struct reader {
 /* -- the queue --------------------------------------------------------------------------------- */
 
 /* The place of the index-th message in the queue. */
-static struct host_message **slot(const struct reader *reader, size_t index)
+static struct host_message **http_events_slot(const struct reader *reader, size_t index)
 {
     return &reader->queue[(reader->first + index) & (reader->capacity - 1)];
 }
 
-static void grow(struct reader *reader)
+static void http_events_grow(struct reader *reader)
 {
     size_t capacity = reader->capacity ? 2 * reader->capacity : QUEUE_START;
     struct host_message **queue = kg_alloc_array(capacity, sizeof(struct host_message *));
     for (size_t i = 0; i < reader->count; i++)
-        queue[i] = *slot(reader, i);
+        queue[i] = *http_events_slot(reader, i);
     free(reader->queue);
     reader->queue = queue;
     reader->capacity = capacity;
     reader->first = 0;
 }
 
-static size_t cost(const struct host_message *message)
+static size_t http_events_cost(const struct host_message *message)
 {
     return message->length + MESSAGE_OVERHEAD;
 }
 
 /* Takes the reference. */
-static void push(struct reader *reader, struct host_message *message)
+static void http_events_push(struct reader *reader, struct host_message *message)
 {
     if (reader->count == reader->capacity)
-        grow(reader);
-    *slot(reader, reader->count++) = message;
-    reader->bytes += cost(message);
+        http_events_grow(reader);
+    *http_events_slot(reader, reader->count++) = message;
+    reader->bytes += http_events_cost(message);
 }
 
 static struct host_message *pop(struct reader *reader)
 {
-    struct host_message *message = *slot(reader, 0);
+    struct host_message *message = *http_events_slot(reader, 0);
     reader->first++;
     reader->count--;
-    reader->bytes -= cost(message);
+    reader->bytes -= http_events_cost(message);
     if (reader->count == 0 && reader->capacity > QUEUE_START) {
         kg_free(&reader->queue);
         reader->capacity = reader->first = 0;
@@ -83,12 +83,12 @@ static void push_missed(struct reader *reader)
     int length = snprintf(text, sizeof(text), "{\"type\":\"missed\",\"count\":%llu}",
                           (unsigned long long)reader->missed);
     reader->missed = 0;
-    push(reader, host_message_new((struct kg_str){text, (size_t)length}));
+    http_events_push(reader, host_message_new((struct kg_str){text, (size_t)length}));
 }
 
 /* -- events ------------------------------------------------------------------------------------ */
 
-static bool wants(const struct reader *reader, const struct host_event *event)
+static bool http_events_wants(const struct reader *reader, const struct host_event *event)
 {
     if ((reader->types >> event->type & 1) == 0)
         return false;
@@ -101,19 +101,19 @@ static bool wants(const struct reader *reader, const struct host_event *event)
 }
 
 /* One that is alone fits always: it is no longer than a line of a plugin. */
-static void on_event(struct host_listener *listener, struct host_event *event)
+static void http_events_on_event(struct host_listener *listener, struct host_event *event)
 {
     struct reader *reader = KG_CONTAINER(listener, struct reader, listener);
-    if (!wants(reader, event))
+    if (!http_events_wants(reader, event))
         return;
     struct host_message *message = host_event_message(event);
-    if (reader->count > 0 && reader->bytes + cost(message) > reader->bytes_max) {
+    if (reader->count > 0 && reader->bytes + http_events_cost(message) > reader->bytes_max) {
         reader->missed++;
         host_message_free(message);
         return;
     }
     push_missed(reader);
-    push(reader, message);
+    http_events_push(reader, message);
     http_websocket_wake(reader->socket);
 }
 
@@ -132,7 +132,7 @@ static bool next_text(void *data, struct kg_str *ret_text)
 
 /* -- life -------------------------------------------------------------------------------------- */
 
-static void reader_free(struct reader *reader)
+static void http_events_reader_free(struct reader *reader)
 {
     host_message_free(reader->current);
     while (reader->count > 0)
@@ -143,11 +143,11 @@ static void reader_free(struct reader *reader)
     free(reader);
 }
 
-static void on_gone(void *data)
+static void http_events_on_gone(void *data)
 {
     struct reader *reader = data;
     host_events_unlisten(reader->events, &reader->listener);
-    reader_free(reader);
+    http_events_reader_free(reader);
 }
 
 static int read_type(const struct http_request *request, unsigned *types, struct kg_err *err)
@@ -178,7 +178,8 @@ static void read_filter(const struct http_request *request, struct reader *reade
 
 void http_serve_events(struct http_request *request, struct host_events *events, unsigned types)
 {
-    static const struct http_websocket_ops ops = {.next = next_text, .on_gone = on_gone};
+    static const struct http_websocket_ops ops = {.next = next_text,
+                                                  .on_gone = http_events_on_gone};
     struct kg_err err;
     if (read_type(request, &types, &err) < 0) {
         http_reply_error(request, &err);
@@ -186,13 +187,13 @@ void http_serve_events(struct http_request *request, struct host_events *events,
     }
     struct reader *reader = kg_alloc(sizeof(*reader));
     reader->events = events;
-    reader->listener.on_event = on_event;
+    reader->listener.on_event = http_events_on_event;
     reader->types = types;
     reader->bytes_max = http_connection_server(request->connection)->limits.websocket_queue_bytes;
     read_filter(request, reader);
     reader->socket = http_websocket_new(request, &ops, reader);
     if (reader->socket == NULL)
-        reader_free(reader);
+        http_events_reader_free(reader);
     else
         host_events_listen(events, &reader->listener);
 }

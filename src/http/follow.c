@@ -22,7 +22,7 @@ struct question {
     int64_t cursor;
 };
 
-static void question_free(struct question *question)
+static void http_follow_question_free(struct question *question)
 {
     loop_timer_stop(host_loop(http_host(question->request)), &question->timer);
     for (size_t i = 0; i < KG_COUNT(question->texts); i++)
@@ -34,14 +34,14 @@ static void question_free(struct question *question)
 static void question_answer(struct question *question, struct kg_str json)
 {
     struct http_request *request = question->request;
-    question_free(question);
+    http_follow_question_free(question);
     http_reply(request, 200, json);
 }
 
 static void question_fail(struct question *question, const struct kg_err *err)
 {
     struct http_request *request = question->request;
-    question_free(question);
+    http_follow_question_free(question);
     http_reply_error(request, err);
 }
 
@@ -72,8 +72,8 @@ static void on_asker_gone(void *data)
     question->ask(question);
 }
 
-static struct question *question_new(struct http_request *request,
-                                     void (*ask)(struct question *question))
+static struct question *http_follow_question_new(struct http_request *request,
+                                                 void (*ask)(struct question *question))
 {
     struct question *question = kg_alloc(sizeof(*question));
     int64_t wait_ms = http_query_int(request, "wait_ms", 0);
@@ -114,7 +114,7 @@ void http_handle_logs(struct http_request *request)
     struct host_named named;
     if (!http_find_plugin(request, &named))
         return;
-    struct question *question = question_new(request, ask_logs);
+    struct question *question = http_follow_question_new(request, ask_logs);
     question->plugin = kg_strdup(host_name(named));
     question->cursor = http_query_int(request, "after", -1);
     ask_logs(question);
@@ -148,7 +148,8 @@ static void ask_audit(struct question *question)
     host_audit_query(http_host(question->request), &question->filter, on_audit_lines, question);
 }
 
-static struct kg_str keep_text(struct question *question, size_t slot, struct kg_str text)
+static struct kg_str http_follow_keep_text(struct question *question, size_t slot,
+                                           struct kg_str text)
 {
     question->texts[slot] = kg_str_dup(text);
     return (struct kg_str){question->texts[slot], text.length};
@@ -161,12 +162,12 @@ void http_handle_audit(struct http_request *request)
     if (since.data != NULL)
         kg_time_parse(since, &since_ms);
     int64_t limit = http_query_int(request, "limit", 100);
-    struct question *question = question_new(request, ask_audit);
+    struct question *question = http_follow_question_new(request, ask_audit);
     question->asked_at = UINT64_MAX;
     question->filter = (struct audit_filter){
-        .plugin = keep_text(question, 0, http_query_parameter(request, "plugin")),
-        .event = keep_text(question, 1, http_query_parameter(request, "event")),
-        .after_id = keep_text(question, 2, http_query_parameter(request, "after")),
+        .plugin = http_follow_keep_text(question, 0, http_query_parameter(request, "plugin")),
+        .event = http_follow_keep_text(question, 1, http_query_parameter(request, "event")),
+        .after_id = http_follow_keep_text(question, 2, http_query_parameter(request, "after")),
         .since_ms = since_ms,
         .limit = limit > 0 ? (size_t)limit : 1,
     };

@@ -29,7 +29,7 @@ static void finding_free(struct finding *finding)
     free(finding);
 }
 
-static void run_find(struct loop_job *job)
+static void found_run_find(struct loop_job *job)
 {
     struct finding *finding = KG_CONTAINER(job, struct finding, job);
     const char *home = getenv("HOME");
@@ -37,18 +37,18 @@ static void run_find(struct loop_job *job)
         import_find(home, home, &finding->list);
 }
 
-static void find(struct http_request *request, void (*done)(struct loop_job *job))
+static void found_find(struct http_request *request, void (*done)(struct loop_job *job))
 {
     struct finding *finding = kg_alloc(sizeof(*finding));
     finding->request = request;
-    finding->job = (struct loop_job){.run = run_find, .done = done};
+    finding->job = (struct loop_job){.run = found_run_find, .done = done};
     host_store_job(http_host(request), &finding->job);
 }
 
 /* -- all of them ------------------------------------------------------------------------------- */
 
-static void put_server(struct kg_json_writer *json, struct host *host,
-                       const struct import_server *server)
+static void found_put_server(struct kg_json_writer *json, struct host *host,
+                             const struct import_server *server)
 {
     struct host_named named;
     kg_json_begin(json, '{');
@@ -76,7 +76,7 @@ static void put_server(struct kg_json_writer *json, struct host *host,
     kg_json_end(json, '}');
 }
 
-static void put_list(struct kg_json_writer *json, const char *name, char *const *list_or_null)
+static void found_put_list(struct kg_json_writer *json, const char *name, char *const *list_or_null)
 {
     kg_json_named_begin(json, name, '[');
     for (; list_or_null != NULL && *list_or_null != NULL; list_or_null++)
@@ -84,7 +84,7 @@ static void put_list(struct kg_json_writer *json, const char *name, char *const 
     kg_json_end(json, ']');
 }
 
-static void on_found(struct loop_job *job)
+static void found_on_found(struct loop_job *job)
 {
     struct finding *finding = KG_CONTAINER(job, struct finding, job);
     struct host *host = http_host(finding->request);
@@ -92,11 +92,11 @@ static void on_found(struct loop_job *job)
     kg_auto(kg_buf_free) struct kg_buf body = {0};
     struct kg_json_writer json = kg_json_writer(&body);
     kg_json_begin(&json, '{');
-    put_list(&json, "files", list->files);
-    put_list(&json, "problems", list->problems);
+    found_put_list(&json, "files", list->files);
+    found_put_list(&json, "problems", list->problems);
     kg_json_named_begin(&json, "servers", '[');
     for (size_t i = 0; i < list->count; i++)
-        put_server(&json, host, &list->items[i]);
+        found_put_server(&json, host, &list->items[i]);
     kg_json_end(&json, ']');
     kg_json_end(&json, '}');
     http_reply(finding->request, 200, kg_buf_view(&body));
@@ -106,12 +106,12 @@ static void on_found(struct loop_job *job)
 
 void http_handle_mcp_found(struct http_request *request)
 {
-    find(request, on_found);
+    found_find(request, found_on_found);
 }
 
 /* -- one of them ------------------------------------------------------------------------------- */
 
-static void offer(struct finding *finding)
+static void found_offer(struct finding *finding)
 {
     const struct import_server *server = finding->server;
     kg_auto(kg_buf_free) struct kg_buf text = {0};
@@ -126,7 +126,7 @@ static void offer(struct finding *finding)
 }
 
 /* Its keys one after the other, and then the rest. */
-static void on_kept(void *data, const struct kg_err *err_or_null)
+static void found_on_kept(void *data, const struct kg_err *err_or_null)
 {
     struct finding *finding = data;
     const struct import_server *server = finding->server;
@@ -138,13 +138,13 @@ static void on_kept(void *data, const struct kg_err *err_or_null)
     while (finding->key < server->key_count && server->keys[finding->key].value == NULL)
         finding->key++;
     if (finding->key >= server->key_count) {
-        offer(finding);
+        found_offer(finding);
         return;
     }
     const struct import_key *key = &server->keys[finding->key++];
     kg_auto(kg_free) char *secret = import_secret_name(server, key);
     host_secret_set(http_host(finding->request), kg_str(secret), kg_str(key->value),
-                    http_operator(finding->request), on_kept, finding);
+                    http_operator(finding->request), found_on_kept, finding);
 }
 
 static const struct import_server *wanted_of(const struct finding *finding, struct kg_err *err)
@@ -164,14 +164,14 @@ static const struct import_server *wanted_of(const struct finding *finding, stru
     return NULL;
 }
 
-static void on_looked(struct loop_job *job)
+static void found_on_looked(struct loop_job *job)
 {
     struct finding *finding = KG_CONTAINER(job, struct finding, job);
     struct host *host = http_host(finding->request);
     struct kg_err err = {0};
     finding->server = wanted_of(finding, &err);
     if (finding->server != NULL) {
-        on_kept(finding, NULL);
+        found_on_kept(finding, NULL);
     } else {
         http_reply_error(finding->request, &err);
         finding_free(finding);
@@ -181,5 +181,5 @@ static void on_looked(struct loop_job *job)
 
 void http_handle_mcp_found_take(struct http_request *request)
 {
-    find(request, on_looked);
+    found_find(request, found_on_looked);
 }

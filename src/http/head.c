@@ -109,7 +109,7 @@ static int check_url(struct http_request *request)
     return 0;
 }
 
-static bool is_token(struct kg_str name)
+static bool head_is_token(struct kg_str name)
 {
     static const char separators[128] = {
         ['"'] = 1, ['('] = 1,  [')'] = 1, [','] = 1, ['/'] = 1, [':'] = 1,
@@ -123,7 +123,7 @@ static bool is_token(struct kg_str name)
     return name.length > 0;
 }
 
-static void trim(const struct http_request *request, struct http_span *value)
+static void head_trim(const struct http_request *request, struct http_span *value)
 {
     const char *data = request->head.data + value->at;
     while (value->length > 0 && (data[value->length - 1] == ' ' || data[value->length - 1] == '\t'))
@@ -134,11 +134,11 @@ static int check_fields(struct http_request *request)
 {
     for (size_t i = 0; i < request->field_count; i++) {
         struct http_field *field = &request->fields[i];
-        if (!is_token(http_request_text(request, field->name)) ||
+        if (!head_is_token(http_request_text(request, field->name)) ||
             !head_has(request, field->name.at + field->name.length, ":"))
             return http_head_fault(request,
                                    "a header's name is not a token right before its colon");
-        trim(request, &field->value);
+        head_trim(request, &field->value);
     }
     return 0;
 }
@@ -152,7 +152,7 @@ static size_t span_of(struct kg_str text, size_t at, const char *characters)
 }
 
 /* A name or an address, and perhaps a port; neither user nor path nor list. */
-static bool is_host(struct kg_str host)
+static bool head_is_host(struct kg_str host)
 {
     static const char name[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-_";
     bool bracket = kg_str_starts(host, "[");
@@ -168,15 +168,16 @@ static bool is_host(struct kg_str host)
     return at == host.length;
 }
 
-static int check_host(struct http_request *request)
+static int head_check_host(struct http_request *request)
 {
     size_t count = http_header_count(request, "host");
     if (count > 1)
         return http_head_fault(request, "more than one Host");
     if (count == 0)
         return request->http_1_0 ? 0 : http_head_fault(request, "no Host");
-    return is_host(http_header(request, "host")) ? 0
-                                                 : http_head_fault(request, "Host is not a host");
+    return head_is_host(http_header(request, "host"))
+               ? 0
+               : http_head_fault(request, "Host is not a host");
 }
 
 /* One way to tell the length of the body, or none; of two, each reader would take another. */
@@ -209,7 +210,8 @@ static int check_expectation(struct http_request *request)
 int http_head_check(struct http_request *request)
 {
     static int (*const checks[])(struct http_request * request) = {
-        check_request_line, check_url, check_fields, check_host, check_lengths, check_expectation,
+        check_request_line, check_url,     check_fields,
+        head_check_host,    check_lengths, check_expectation,
     };
     for (size_t i = 0; i < KG_COUNT(checks); i++)
         if (checks[i](request) < 0)

@@ -16,7 +16,7 @@ struct held {
     struct loop_timer timer;
 };
 
-static struct http_request *let_go(struct held *held)
+static struct http_request *hold_let_go(struct held *held)
 {
     struct http_request *request = held->request;
     struct host *host = http_host(request);
@@ -29,33 +29,33 @@ static struct http_request *let_go(struct held *held)
 }
 
 /* It may have to wait for the other. */
-static void look_again(struct held *held)
+static void hold_look_again(struct held *held)
 {
-    struct http_request *request = let_go(held);
+    struct http_request *request = hold_let_go(held);
     if (!http_hold(request))
         http_handle(request);
 }
 
-static void on_audit_ready(struct audit_waiter *waiter)
+static void hold_on_audit_ready(struct audit_waiter *waiter)
 {
-    look_again(KG_CONTAINER(waiter, struct held, audit));
+    hold_look_again(KG_CONTAINER(waiter, struct held, audit));
 }
 
-static void on_read(struct kg_wait *wait, const struct kg_err *err_or_null)
+static void hold_on_read(struct kg_wait *wait, const struct kg_err *err_or_null)
 {
     (void)err_or_null;
-    look_again(KG_CONTAINER(wait, struct held, reading));
+    hold_look_again(KG_CONTAINER(wait, struct held, reading));
 }
 
-static void on_late(struct loop_timer *timer)
+static void hold_on_late(struct loop_timer *timer)
 {
-    struct http_request *request = let_go(KG_CONTAINER(timer, struct held, timer));
+    struct http_request *request = hold_let_go(KG_CONTAINER(timer, struct held, timer));
     http_handle(request);
 }
 
-static void on_gone(void *data)
+static void hold_on_gone(void *data)
 {
-    struct http_request *request = let_go(data);
+    struct http_request *request = hold_let_go(data);
     http_reply(request, kg_error_row(KG_E_CANCELLED)->http_status, KG_STR("{}"));
 }
 
@@ -85,13 +85,13 @@ bool http_hold(struct http_request *request)
         return false;
     struct held *held = kg_alloc(sizeof(*held));
     held->request = request;
-    http_on_gone(request, on_gone, held);
+    http_on_gone(request, hold_on_gone, held);
     if (audit) {
-        held->audit.on_ready = on_audit_ready;
+        held->audit.on_ready = hold_on_audit_ready;
         audit_wait_ready(host_audit(host), &held->audit);
     } else {
-        projects_when_read(host, &held->reading, on_read);
-        loop_timer_start(host_loop(host), &held->timer, READ_MS, on_late);
+        projects_when_read(host, &held->reading, hold_on_read);
+        loop_timer_start(host_loop(host), &held->timer, READ_MS, hold_on_late);
     }
     return true;
 }

@@ -11,7 +11,7 @@
 /* -- consents ---------------------------------------------------------------------------------- */
 
 /* Answers itself if there is none, as while the daemon stops. */
-static struct consent_queue *queue_of(struct http_request *request)
+static struct consent_queue *http_install_queue_of(struct http_request *request)
 {
     struct kg_err err;
     struct consent_queue *queue = host_consents(http_host(request));
@@ -25,7 +25,7 @@ static struct consent_queue *queue_of(struct http_request *request)
 static struct consent *find_consent(struct http_request *request)
 {
     struct kg_err err;
-    struct consent_queue *queue = queue_of(request);
+    struct consent_queue *queue = http_install_queue_of(request);
     if (queue == NULL)
         return NULL;
     struct consent *consent = consent_find(queue, http_path_parameter(request, "id"), &err);
@@ -57,7 +57,7 @@ void http_put_consents(struct kg_json_writer *json, const struct consent_queue *
 
 void http_handle_consents(struct http_request *request)
 {
-    struct consent_queue *queue = queue_of(request);
+    struct consent_queue *queue = http_install_queue_of(request);
     if (queue == NULL)
         return;
     kg_auto(kg_buf_free) struct kg_buf body = {0};
@@ -76,7 +76,7 @@ void http_handle_consent(struct http_request *request)
 }
 
 /* What was said is kept now. */
-static void on_kept(void *data, const struct kg_err *err_or_null)
+static void http_install_on_kept(void *data, const struct kg_err *err_or_null)
 {
     (void)err_or_null;
     http_handle_consent(data);
@@ -101,7 +101,7 @@ void http_handle_consent_approve(struct http_request *request)
     if (consent_approve(consent, &answer, &err) < 0)
         http_reply_error(request, &err);
     else
-        consent_when_kept(host_consents(http_host(request)), on_kept, request);
+        consent_when_kept(host_consents(http_host(request)), http_install_on_kept, request);
 }
 
 void http_handle_consent_decline(struct http_request *request)
@@ -113,7 +113,7 @@ void http_handle_consent_decline(struct http_request *request)
     if (consent_decline(consent, http_operator(request), &err) < 0)
         http_reply_error(request, &err);
     else
-        consent_when_kept(host_consents(http_host(request)), on_kept, request);
+        consent_when_kept(host_consents(http_host(request)), http_install_on_kept, request);
 }
 
 /* -- raising them ------------------------------------------------------------------------------ */
@@ -122,7 +122,7 @@ void http_raise_consent(struct http_request *request, const struct consent_wish 
 {
     struct kg_err err = {0};
     const struct consent_request wanted = {.wish = *wish, .operator_id = http_operator(request)};
-    struct consent_queue *queue = queue_of(request);
+    struct consent_queue *queue = http_install_queue_of(request);
     if (queue == NULL)
         return;
     const struct consent *consent = consent_raise(queue, &wanted, &err);
@@ -246,8 +246,8 @@ void http_handle_plugin_uninstall(struct http_request *request)
                    request);
 }
 
-static void on_promoted(void *data, const struct host_changed *changed,
-                        const struct kg_err *err_or_null)
+static void http_install_on_promoted(void *data, const struct host_changed *changed,
+                                     const struct kg_err *err_or_null)
 {
     (void)changed;
     http_on_acted(data, err_or_null);
@@ -256,5 +256,5 @@ static void on_promoted(void *data, const struct host_changed *changed,
 void http_handle_plugin_promote(struct http_request *request)
 {
     host_promote(http_host(request), http_path_parameter(request, "name"), http_operator(request),
-                 on_promoted, request);
+                 http_install_on_promoted, request);
 }

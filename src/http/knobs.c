@@ -19,7 +19,7 @@ static int find_knobs(struct http_request *request, struct projects_knobs *ret_k
 }
 
 /* Whether the answer has a member of its own that is called so. */
-static bool is_ours(struct kg_str key)
+static bool knobs_is_ours(struct kg_str key)
 {
     static const char *const ours[] = {"name", "value", "origin", "hidden", "changes"};
     for (size_t i = 0; i < KG_COUNT(ours); i++)
@@ -29,13 +29,13 @@ static bool is_ours(struct kg_str key)
 }
 
 /* The members of the declaration as it is, with the value that holds now. */
-static void put_members(struct kg_json_writer *json, struct host *host,
-                        const struct projects_knobs *knobs, const struct manifest_knob *knob)
+static void knobs_put_members(struct kg_json_writer *json, struct host *host,
+                              const struct projects_knobs *knobs, const struct manifest_knob *knob)
 {
     const struct projects_knob_value value = projects_knob_value(host, knobs, knob);
     kg_json_named_text(json, "name", knob->name);
     for (uint32_t i = 0; i < knob->node->count; i++) {
-        if (is_ours(knob->node->members[i].key))
+        if (knobs_is_ours(knob->node->members[i].key))
             continue;
         kg_auto(kg_free) char *key = kg_str_dup(knob->node->members[i].key);
         kg_json_key(json, key);
@@ -65,7 +65,7 @@ void http_handle_knobs(struct http_request *request)
     kg_json_named_begin(&json, "knobs", '[');
     for (size_t i = 0; i < manifest->knob_count; i++) {
         kg_json_begin(&json, '{');
-        put_members(&json, http_host(request), &knobs, &manifest->knobs[i]);
+        knobs_put_members(&json, http_host(request), &knobs, &manifest->knobs[i]);
         kg_json_end(&json, '}');
     }
     kg_json_end(&json, ']');
@@ -76,7 +76,7 @@ void http_handle_knobs(struct http_request *request)
 /* -- turning ----------------------------------------------------------------------------------- */
 
 /* The project has been read again since: everything is looked up anew. */
-static void on_written(void *data, struct kg_str changes, const struct kg_err *err_or_null)
+static void knobs_on_written(void *data, struct kg_str changes, const struct kg_err *err_or_null)
 {
     struct http_request *request = data;
     kg_auto(projects_knobs_free) struct projects_knobs knobs = {0};
@@ -91,7 +91,7 @@ static void on_written(void *data, struct kg_str changes, const struct kg_err *e
         return;
     }
     kg_json_begin(&json, '{');
-    put_members(&json, http_host(request), &knobs, knob);
+    knobs_put_members(&json, http_host(request), &knobs, knob);
     kg_json_key(&json, "changes");
     if (changes.length > 0)
         kg_json_raw(&json, changes);
@@ -119,7 +119,7 @@ static int write_knob(struct http_request *request, struct kg_err *err)
         .value = kg_node_get(http_body_tree(request), "value"),
         .operator_id = http_operator(request),
         .request_id = http_request_id(request),
-        .on_done = on_written,
+        .on_done = knobs_on_written,
         .data = request,
     };
     return projects_knob_write(http_host(request), &knobs, knob, &write, err);

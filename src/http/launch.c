@@ -14,7 +14,7 @@
 #define LAUNCH_MAX_MS ((int64_t)24 * 60 * 60 * 1000) /* then a new one has to be made */
 
 /* A new file each time: never one that somebody else made, and never half of a line. */
-static int write_file(const char *path, struct kg_str url, struct kg_err *err)
+static int http_launch_write_file(const char *path, struct kg_str url, struct kg_err *err)
 {
     kg_auto(kg_free) char *fresh = kg_format("%s.new", path);
     unlink(fresh);
@@ -47,7 +47,7 @@ int http_launch_make(struct http_auth *auth, const char *base_url, const char *o
     else
         http_secret_make(token);
     kg_buf_printf(&url, "%s/?token=%s", base_url, token);
-    int result = waits ? 0 : write_file(launch->file, kg_buf_view(&url), err);
+    int result = waits ? 0 : http_launch_write_file(launch->file, kg_buf_view(&url), err);
     if (result < 0)
         return result;
     if (!waits) {

@@ -8,23 +8,23 @@
 
 #include <stdio.h>
 
-static void on_gone(void *data)
+static void http_mcp_on_gone(void *data)
 {
     mcp_gone(data);
 }
 
-static void on_room(void *data)
+static void http_mcp_on_room(void *data)
 {
     mcp_room(data);
 }
 
-static void keep(void *carrier, struct mcp_exchange *exchange)
+static void http_mcp_keep(void *carrier, struct mcp_exchange *exchange)
 {
-    http_on_gone(carrier, on_gone, exchange);
-    http_on_room(carrier, on_room, exchange);
+    http_on_gone(carrier, http_mcp_on_gone, exchange);
+    http_on_room(carrier, http_mcp_on_room, exchange);
 }
 
-static void add_header(void *carrier, const char *name, const char *value)
+static void http_mcp_add_header(void *carrier, const char *name, const char *value)
 {
     http_add_header(carrier, name, value);
 }
@@ -42,7 +42,7 @@ static void reply(void *carrier, int status, struct kg_str json)
         http_reply_text(carrier, status, NULL, KG_STR_NULL);
 }
 
-static void begin(void *carrier)
+static void http_mcp_begin(void *carrier)
 {
     http_add_header(carrier, "X-Accel-Buffering", "no");
     http_stream_apart(carrier);
@@ -54,13 +54,13 @@ static bool piece(void *carrier, struct kg_str text)
     return http_reply_piece(carrier, text);
 }
 
-static void end(void *carrier)
+static void http_mcp_end(void *carrier)
 {
     http_reply_end(carrier);
 }
 
 /* It is answered, if to nobody. */
-static void drop(void *carrier)
+static void http_mcp_drop(void *carrier)
 {
     struct http_request *request = carrier;
     if (request->answering)
@@ -70,14 +70,14 @@ static void drop(void *carrier)
 }
 
 static const struct mcp_carrier_ops carrier_ops = {
-    .keep = keep,
-    .add_header = add_header,
+    .keep = http_mcp_keep,
+    .add_header = http_mcp_add_header,
     .header = header,
     .reply = reply,
-    .begin = begin,
+    .begin = http_mcp_begin,
     .piece = piece,
-    .end = end,
-    .drop = drop,
+    .end = http_mcp_end,
+    .drop = http_mcp_drop,
 };
 
 typedef void visit_fn(struct mcp *mcp, const struct mcp_visit *visit);
@@ -113,7 +113,7 @@ static void visit(struct http_request *request, visit_fn *enter)
 }
 
 /* A plugin or project that is named has to be there. */
-static bool check_named(struct http_request *request)
+static bool http_mcp_check_named(struct http_request *request)
 {
     struct kg_err err;
     struct host_named named;
@@ -129,7 +129,7 @@ static bool check_named(struct http_request *request)
 
 void http_handle_mcp(struct http_request *request)
 {
-    if (check_named(request))
+    if (http_mcp_check_named(request))
         visit(request, mcp_post);
 }
 
@@ -137,12 +137,12 @@ void http_handle_mcp_listen(struct http_request *request)
 {
     if (request->method == HTTP_HEAD)
         http_reply_text(request, 405, NULL, KG_STR_NULL); /* nobody would ever see its end */
-    else if (check_named(request))
+    else if (http_mcp_check_named(request))
         visit(request, mcp_listen);
 }
 
 void http_handle_mcp_leave(struct http_request *request)
 {
-    if (check_named(request))
+    if (http_mcp_check_named(request))
         visit(request, mcp_leave);
 }

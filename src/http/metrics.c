@@ -30,7 +30,7 @@ static void put_help(struct kg_buf *out, const char *name, const char *type, con
     kg_buf_printf(out, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, type);
 }
 
-static void put_label(struct kg_buf *out, const char *label, const char *value)
+static void metrics_put_label(struct kg_buf *out, const char *label, const char *value)
 {
     kg_buf_printf(out, "%s=\"", label);
     for (; *value != '\0'; value++) {
@@ -44,18 +44,18 @@ static void put_label(struct kg_buf *out, const char *label, const char *value)
     kg_buf_char(out, '"');
 }
 
-static void put_plugin(struct kg_buf *out, const char *name, const struct sample *sample)
+static void metrics_put_plugin(struct kg_buf *out, const char *name, const struct sample *sample)
 {
     kg_buf_printf(out, "%s{", name);
-    put_label(out, "plugin", sample->status.name);
+    metrics_put_label(out, "plugin", sample->status.name);
 }
 
 static void put_labelled(struct kg_buf *out, const char *name, const struct sample *sample,
                          const char *label, const char *text, uint64_t value)
 {
-    put_plugin(out, name, sample);
+    metrics_put_plugin(out, name, sample);
     kg_buf_char(out, ',');
-    put_label(out, label, text);
+    metrics_put_label(out, label, text);
     kg_buf_printf(out, "} %" PRIu64 "\n", value);
 }
 
@@ -102,7 +102,7 @@ static void put_errors(struct kg_buf *out, const char *name, const struct sample
 static void put_latency(struct kg_buf *out, const char *name, const struct sample *sample)
 {
     kg_auto(kg_buf_free) struct kg_buf labels = {0};
-    put_label(&labels, "plugin", sample->status.name);
+    metrics_put_label(&labels, "plugin", sample->status.name);
     put_histogram(out, name, kg_buf_terminate(&labels), &sample->status.usage->latency);
 }
 
@@ -192,7 +192,7 @@ static void put_plugin_family(struct kg_buf *out, const struct plugin_family *fa
             family->put(out, family->name, &samples[i]);
             continue;
         }
-        put_plugin(out, family->name, &samples[i]);
+        metrics_put_plugin(out, family->name, &samples[i]);
         kg_buf_printf(out, "} %" PRIu64 "\n", family->value(&samples[i]));
     }
 }
@@ -205,7 +205,7 @@ static struct sample take_sample(struct host_named named)
     return sample;
 }
 
-static void put_plugins(struct kg_buf *out, struct host *host)
+static void metrics_put_plugins(struct kg_buf *out, struct host *host)
 {
     size_t count;
     kg_auto(kg_free) struct host_named *names = host_names(host, &count);
@@ -219,8 +219,8 @@ static void put_plugins(struct kg_buf *out, struct host *host)
 
 /* -- of the daemon ----------------------------------------------------------------------------- */
 
-static void put_figure(struct kg_buf *out, const char *name, const char *type, const char *help,
-                       double value)
+static void metrics_put_figure(struct kg_buf *out, const char *name, const char *type,
+                               const char *help, double value)
 {
     put_help(out, name, type, help);
     kg_buf_printf(out, "%s %.15g\n", name, value);
@@ -231,18 +231,18 @@ static void put_forward(struct kg_buf *out, const struct forward *forward)
     if (forward == NULL)
         return;
     const struct forward_facts facts = forward_facts(forward);
-    put_figure(out, "kaged_audit_forward_sent_total", "counter",
-               "Events that audit.forward sent on.", (double)facts.sent);
-    put_figure(out, "kaged_audit_forward_lost_total", "counter",
-               "Events that it could not send before their file was rotated away.",
-               (double)facts.lost);
-    put_figure(out, "kaged_audit_forward_lost_files_total", "counter",
-               "Files that were gone before it could count what was in them.",
-               (double)facts.lost_files);
-    put_figure(out, "kaged_audit_forward_failures", "gauge", "Attempts in a row that failed.",
-               (double)facts.failures);
-    put_figure(out, "kaged_audit_forward_waiting_bytes", "gauge",
-               "Bytes of the log that are not sent yet.", (double)facts.waiting_bytes);
+    metrics_put_figure(out, "kaged_audit_forward_sent_total", "counter",
+                       "Events that audit.forward sent on.", (double)facts.sent);
+    metrics_put_figure(out, "kaged_audit_forward_lost_total", "counter",
+                       "Events that it could not send before their file was rotated away.",
+                       (double)facts.lost);
+    metrics_put_figure(out, "kaged_audit_forward_lost_files_total", "counter",
+                       "Files that were gone before it could count what was in them.",
+                       (double)facts.lost_files);
+    metrics_put_figure(out, "kaged_audit_forward_failures", "gauge",
+                       "Attempts in a row that failed.", (double)facts.failures);
+    metrics_put_figure(out, "kaged_audit_forward_waiting_bytes", "gauge",
+                       "Bytes of the log that are not sent yet.", (double)facts.waiting_bytes);
 }
 
 static void put_objects(struct kg_buf *out, const struct catalog *catalog)
@@ -250,18 +250,18 @@ static void put_objects(struct kg_buf *out, const struct catalog *catalog)
     const struct objects_facts facts = objects_facts(catalog_objects(catalog));
     if (facts.bucket == NULL)
         return;
-    put_figure(out, "kaged_objects_hits_total", "counter", "Objects that were in the cache.",
-               (double)facts.hits);
-    put_figure(out, "kaged_objects_misses_total", "counter",
-               "Objects that had to come from the bucket.", (double)facts.misses);
-    put_figure(out, "kaged_objects_received_bytes_total", "counter", "Bytes from the bucket.",
-               (double)facts.bytes_in);
-    put_figure(out, "kaged_objects_sent_bytes_total", "counter", "Bytes to the bucket.",
-               (double)facts.bytes_out);
-    put_figure(out, "kaged_objects_errors_total", "counter",
-               "Objects that could not be had or put.", (double)facts.errors);
-    put_figure(out, "kaged_objects_cache_bytes", "gauge",
-               "Bytes in the cache, when it was last written.", (double)facts.cache_bytes);
+    metrics_put_figure(out, "kaged_objects_hits_total", "counter",
+                       "Objects that were in the cache.", (double)facts.hits);
+    metrics_put_figure(out, "kaged_objects_misses_total", "counter",
+                       "Objects that had to come from the bucket.", (double)facts.misses);
+    metrics_put_figure(out, "kaged_objects_received_bytes_total", "counter",
+                       "Bytes from the bucket.", (double)facts.bytes_in);
+    metrics_put_figure(out, "kaged_objects_sent_bytes_total", "counter", "Bytes to the bucket.",
+                       (double)facts.bytes_out);
+    metrics_put_figure(out, "kaged_objects_errors_total", "counter",
+                       "Objects that could not be had or put.", (double)facts.errors);
+    metrics_put_figure(out, "kaged_objects_cache_bytes", "gauge",
+                       "Bytes in the cache, when it was last written.", (double)facts.cache_bytes);
 }
 
 static void put_daemon(struct kg_buf *out, struct host *host)
@@ -271,37 +271,38 @@ static void put_daemon(struct kg_buf *out, struct host *host)
     getrlimit(RLIMIT_NOFILE, &fds);
     put_help(out, "kaged_info", "gauge", "The version of the daemon.");
     kg_buf_text(out, "kaged_info{");
-    put_label(out, "version", KAGED_VERSION);
+    metrics_put_label(out, "version", KAGED_VERSION);
     kg_buf_text(out, "} 1\n");
-    put_figure(out, "kaged_uptime_seconds", "gauge", "Since the daemon started.",
-               (double)(kg_wall_ms() - host_started_at_ms(host)) / 1e3);
-    put_figure(out, "kaged_resident_memory_bytes", "gauge", "Resident memory of the daemon.",
-               (double)figures->memory_bytes);
-    put_figure(out, "kaged_open_fds", "gauge", "File descriptors that the daemon has open.",
-               figures->open_fds);
-    put_figure(out, "kaged_max_fds", "gauge", "File descriptors that it may have open.",
-               (double)fds.rlim_cur);
-    put_figure(out, "kaged_audit_events_total", "counter", "Events of the audit log.",
-               (double)host_audit_count(host));
-    put_figure(out, "kaged_audit_queue_bytes", "gauge", "Audit events that wait for the disk.",
-               (double)audit_waiting_bytes(host_audit(host)));
+    metrics_put_figure(out, "kaged_uptime_seconds", "gauge", "Since the daemon started.",
+                       (double)(kg_wall_ms() - host_started_at_ms(host)) / 1e3);
+    metrics_put_figure(out, "kaged_resident_memory_bytes", "gauge",
+                       "Resident memory of the daemon.", (double)figures->memory_bytes);
+    metrics_put_figure(out, "kaged_open_fds", "gauge", "File descriptors that the daemon has open.",
+                       figures->open_fds);
+    metrics_put_figure(out, "kaged_max_fds", "gauge", "File descriptors that it may have open.",
+                       (double)fds.rlim_cur);
+    metrics_put_figure(out, "kaged_audit_events_total", "counter", "Events of the audit log.",
+                       (double)host_audit_count(host));
+    metrics_put_figure(out, "kaged_audit_queue_bytes", "gauge",
+                       "Audit events that wait for the disk.",
+                       (double)audit_waiting_bytes(host_audit(host)));
     put_forward(out, host_forward(host));
     put_help(out, "kaged_loop_lag_seconds", "histogram", "How late a timer of the loop was.");
     put_histogram(out, "kaged_loop_lag_seconds", "", &figures->lag);
 }
 
-static void on_measured(void *data)
+static void metrics_on_measured(void *data)
 {
     struct http_request *request = data;
     kg_auto(kg_buf_free) struct kg_buf text = {0};
     put_daemon(&text, http_host(request));
     if (http_server_of(request) != NULL && http_server_of(request)->catalog != NULL)
         put_objects(&text, http_server_of(request)->catalog);
-    put_plugins(&text, http_host(request));
+    metrics_put_plugins(&text, http_host(request));
     http_reply_text(request, 200, "text/plain; version=0.0.4; charset=utf-8", kg_buf_view(&text));
 }
 
 void http_handle_metrics(struct http_request *request)
 {
-    host_measure_plugins(http_host(request), NULL, on_measured, request);
+    host_measure_plugins(http_host(request), NULL, metrics_on_measured, request);
 }

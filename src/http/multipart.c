@@ -29,7 +29,7 @@ static struct kg_str parameter_of(struct kg_str header, const char *name)
     return KG_STR_NULL;
 }
 
-static int malformed(struct kg_err *err, const char *what)
+static int multipart_malformed(struct kg_err *err, const char *what)
 {
     kg_fail(err, KG_E_INVALID_PACKAGE,
             "Invalid plugin file: the body is not multipart/form-data: %s", what);
@@ -43,9 +43,9 @@ int multipart_begin(struct multipart *multipart, struct kg_str content_type, con
     struct kg_str boundary = parameter_of(content_type, "boundary");
     if (content_type.length < sizeof(type) - 1 ||
         strncasecmp(content_type.data, type, sizeof(type) - 1) != 0)
-        return malformed(err, "Content-Type says something else");
+        return multipart_malformed(err, "Content-Type says something else");
     if (boundary.length == 0 || boundary.length > MULTIPART_BOUNDARY_MAX)
-        return malformed(err, "its Content-Type has no boundary that could be one");
+        return multipart_malformed(err, "its Content-Type has no boundary that could be one");
     multipart->field = field;
     memcpy(multipart->boundary, "\r\n--", 4);
     kg_str_copy(boundary, multipart->boundary + 4, sizeof(multipart->boundary) - 4);
@@ -54,7 +54,7 @@ int multipart_begin(struct multipart *multipart, struct kg_str content_type, con
 }
 
 /* Content-Disposition: form-data; name="file"; filename="x.zip" */
-static void take_head(struct multipart *multipart, struct kg_str head)
+static void multipart_take_head(struct multipart *multipart, struct kg_str head)
 {
     static const char name[] = "content-disposition:";
     multipart->wanted = false;
@@ -74,7 +74,7 @@ static void take_head(struct multipart *multipart, struct kg_str head)
     multipart->found |= multipart->wanted;
 }
 
-static void pass_on(struct multipart *multipart, size_t length)
+static void multipart_pass_on(struct multipart *multipart, size_t length)
 {
     if (multipart->state == MULTIPART_CONTENT && multipart->wanted && length > 0)
         multipart->on_bytes(multipart->data, kg_str_first(kg_buf_view(&multipart->held), length));
@@ -90,20 +90,20 @@ static bool step_to_boundary(struct multipart *multipart, int *ret_result, struc
     const char *found = memmem(held.data, held.length, multipart->boundary, length);
     if (found == NULL) {
         if (held.length >= length)
-            pass_on(multipart, held.length - length + 1);
+            multipart_pass_on(multipart, held.length - length + 1);
         return false;
     }
     size_t before = (size_t)(found - held.data);
     if (held.length < before + length + 2) {
-        pass_on(multipart, before);
+        multipart_pass_on(multipart, before);
         return false;
     }
     struct kg_str behind = kg_str_first(kg_str_from(held, before + length), 2);
     bool last = kg_str_is(behind, "--"), ends_line = kg_str_is(behind, "\r\n");
-    pass_on(multipart, before);
+    multipart_pass_on(multipart, before);
     kg_buf_consume(&multipart->held, length + (last ? 2 : 0));
     if (!last && !ends_line)
-        *ret_result = malformed(err, "a boundary does not end its line");
+        *ret_result = multipart_malformed(err, "a boundary does not end its line");
     multipart->state = last ? MULTIPART_EPILOGUE : MULTIPART_HEAD;
     return true;
 }
@@ -114,10 +114,11 @@ static bool step_over_head(struct multipart *multipart, int *ret_result, struct 
     const char *end = memmem(held.data, held.length, "\r\n\r\n", 4);
     size_t length = end ? (size_t)(end - held.data) : held.length;
     if (length > MULTIPART_HEAD_MAX || multipart->parts == MULTIPART_PARTS_MAX)
-        *ret_result = malformed(err, "a part has too many headers, or there are too many parts");
+        *ret_result =
+            multipart_malformed(err, "a part has too many headers, or there are too many parts");
     if (end == NULL || *ret_result < 0)
         return *ret_result < 0;
-    take_head(multipart, kg_str_first(held, length));
+    multipart_take_head(multipart, kg_str_first(held, length));
     kg_buf_consume(&multipart->held, length + 4);
     multipart->parts++;
     multipart->state = MULTIPART_CONTENT;
@@ -139,9 +140,9 @@ int multipart_feed(struct multipart *multipart, struct kg_str piece, struct kg_e
 int multipart_end(const struct multipart *multipart, struct kg_err *err)
 {
     if (multipart->state != MULTIPART_EPILOGUE)
-        return malformed(err, "it ends before its last boundary");
+        return multipart_malformed(err, "it ends before its last boundary");
     if (!multipart->found)
-        return malformed(err, "it has no field \"file\"");
+        return multipart_malformed(err, "it has no field \"file\"");
     return 0;
 }
 

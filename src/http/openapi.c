@@ -8,19 +8,19 @@
 #include <ctype.h>
 #include <stdio.h>
 
-static void put_raw(struct kg_json_writer *json, const char *key, const char *text)
+static void openapi_put_raw(struct kg_json_writer *json, const char *key, const char *text)
 {
     kg_json_key(json, key);
     kg_json_raw(json, kg_str(text));
 }
 
-static void begin(struct kg_json_writer *json, const char *key, char open)
+static void openapi_begin(struct kg_json_writer *json, const char *key, char open)
 {
     kg_json_key(json, key);
     kg_json_begin(json, open);
 }
 
-static void put_reference(struct kg_json_writer *json, const char *group, const char *name)
+static void openapi_put_reference(struct kg_json_writer *json, const char *group, const char *name)
 {
     kg_auto(kg_free) char *path = kg_format("#/components/%s/%s", group, name);
     kg_json_begin(json, '{');
@@ -57,7 +57,7 @@ static void put_parameter(struct kg_json_writer *json, const char *where,
         kg_json_key(json, "required");
         kg_json_bool(json, true);
     }
-    put_raw(json, "schema", http_type_find(parameter->type)->schema);
+    openapi_put_raw(json, "schema", http_type_find(parameter->type)->schema);
     kg_json_end(json, '}');
 }
 
@@ -81,15 +81,16 @@ static void put_free_query(struct kg_json_writer *json)
     kg_json_named_text(json, "style", "form");
     kg_json_key(json, "explode");
     kg_json_bool(json, true);
-    put_raw(json, "schema", "{\"type\":\"object\",\"additionalProperties\":{\"type\":\"string\"}}");
+    openapi_put_raw(json, "schema",
+                    "{\"type\":\"object\",\"additionalProperties\":{\"type\":\"string\"}}");
     kg_json_end(json, '}');
 }
 
-static void put_parameters(struct kg_json_writer *json, const struct http_route *route)
+static void openapi_put_parameters(struct kg_json_writer *json, const struct http_route *route)
 {
     struct kg_str part;
     size_t at = 0;
-    begin(json, "parameters", '[');
+    openapi_begin(json, "parameters", '[');
     while (http_pattern_next(route->pattern, &at, &part))
         if (part.length > 0 && part.data[0] == '{')
             put_path_parameter(json, part);
@@ -99,7 +100,7 @@ static void put_parameters(struct kg_json_writer *json, const struct http_route 
         put_free_query(json);
     for (const struct http_parameter *header = route->headers; header && header->name; header++)
         put_parameter(json, "header", header);
-    put_reference(json, "parameters", "RequestId");
+    openapi_put_reference(json, "parameters", "RequestId");
     kg_json_end(json, ']');
 }
 
@@ -115,20 +116,20 @@ static bool is_first_of_status(int code)
     return true;
 }
 
-static void put_content(struct kg_json_writer *json, const char *schema_or_type)
+static void openapi_put_content(struct kg_json_writer *json, const char *schema_or_type)
 {
     bool is_type = strchr(schema_or_type, '/') != NULL;
-    begin(json, "content", '{');
-    begin(json, is_type ? schema_or_type : "application/json", '{');
+    openapi_begin(json, "content", '{');
+    openapi_begin(json, is_type ? schema_or_type : "application/json", '{');
     if (strcmp(schema_or_type, "multipart/form-data") == 0) {
-        put_raw(json, "schema",
-                "{\"type\":\"object\",\"required\":[\"file\"],\"properties\":"
-                "{\"file\":{\"type\":\"string\",\"format\":\"binary\"}}}");
+        openapi_put_raw(json, "schema",
+                        "{\"type\":\"object\",\"required\":[\"file\"],\"properties\":"
+                        "{\"file\":{\"type\":\"string\",\"format\":\"binary\"}}}");
     } else if (is_type) {
-        put_raw(json, "schema", "{\"type\":\"string\"}");
+        openapi_put_raw(json, "schema", "{\"type\":\"string\"}");
     } else {
         kg_json_key(json, "schema");
-        put_reference(json, "schemas", schema_or_type);
+        openapi_put_reference(json, "schemas", schema_or_type);
     }
     kg_json_end(json, '}');
     kg_json_end(json, '}');
@@ -138,12 +139,12 @@ static void put_answers(struct kg_json_writer *json, const struct http_route *ro
 {
     char text[16];
     const char *flat = http_pattern_is_flat(kg_str(route->pattern)) ? "Flat" : "";
-    begin(json, "responses", '{');
+    openapi_begin(json, "responses", '{');
     snprintf(text, sizeof(text), "%d", route->status ? route->status : 200);
-    begin(json, text, '{');
+    openapi_begin(json, text, '{');
     kg_json_named_text(json, "description", route->summary);
     if (route->answer != NULL)
-        put_content(json, route->answer);
+        openapi_put_content(json, route->answer);
     kg_json_end(json, '}');
     for (int code = 1; code < KG_CODE_COUNT; code++) {
         if (!is_first_of_status(code))
@@ -151,10 +152,10 @@ static void put_answers(struct kg_json_writer *json, const struct http_route *ro
         snprintf(text, sizeof(text), "%d", kg_error_row((enum kg_code)code)->http_status);
         kg_json_key(json, text);
         kg_auto(kg_free) char *name = kg_format("%sError%s", flat, text);
-        put_reference(json, "responses", name);
+        openapi_put_reference(json, "responses", name);
     }
     kg_json_key(json, "default");
-    put_reference(json, "responses", flat[0] != '\0' ? "FlatError" : "Error");
+    openapi_put_reference(json, "responses", flat[0] != '\0' ? "FlatError" : "Error");
     kg_json_end(json, '}');
 }
 
@@ -163,12 +164,12 @@ static void put_answers(struct kg_json_writer *json, const struct http_route *ro
 /* Over the unix socket the user of the process is enough. */
 static void put_security(struct kg_json_writer *json, const struct http_route *route)
 {
-    begin(json, "security", '[');
+    openapi_begin(json, "security", '[');
     if (route->permission[0] != '\0') {
         static const char *const schemes[] = {"token", "session"};
         for (size_t i = 0; i < KG_COUNT(schemes); i++) {
             kg_json_begin(json, '{');
-            begin(json, schemes[i], '[');
+            openapi_begin(json, schemes[i], '[');
             if (strcmp(route->permission, "any") != 0)
                 kg_json_text(json, route->permission);
             kg_json_end(json, ']');
@@ -184,14 +185,14 @@ static void put_operation(struct kg_json_writer *json, const struct http_route *
     snprintf(method, sizeof(method), "%s", route->method);
     for (char *c = method; *c != '\0'; c++)
         *c = (char)tolower((unsigned char)*c);
-    begin(json, method, '{');
+    openapi_begin(json, method, '{');
     kg_json_named_text(json, "operationId", route->operation);
     kg_json_named_text(json, "summary", route->summary);
     put_security(json, route);
-    put_parameters(json, route);
+    openapi_put_parameters(json, route);
     if (route->body_max > 0) {
-        begin(json, "requestBody", '{');
-        put_content(json, route->body ? route->body : "application/octet-stream");
+        openapi_begin(json, "requestBody", '{');
+        openapi_put_content(json, route->body ? route->body : "application/octet-stream");
         kg_json_end(json, '}');
     }
     put_answers(json, route);
@@ -199,14 +200,14 @@ static void put_operation(struct kg_json_writer *json, const struct http_route *
 }
 
 /* All methods of a path stand together, where the first of them is. */
-static void put_path(struct kg_json_writer *json, const struct http_route *routes, size_t count,
-                     size_t index)
+static void openapi_put_path(struct kg_json_writer *json, const struct http_route *routes,
+                             size_t count, size_t index)
 {
     const char *pattern = routes[index].pattern;
     for (size_t i = 0; i < index; i++)
         if (strcmp(routes[i].pattern, pattern) == 0)
             return;
-    begin(json, pattern, '{');
+    openapi_begin(json, pattern, '{');
     for (size_t i = index; i < count; i++)
         if (strcmp(routes[i].pattern, pattern) == 0)
             put_operation(json, &routes[i]);
@@ -225,22 +226,22 @@ static void put_error_response(struct kg_json_writer *json, int status, bool fla
             kg_buf_printf(&words, "%s%s: %s", words.length ? " " : "",
                           flat ? row->catalog_code : row->name, row->meaning);
     }
-    begin(json, name, '{');
+    openapi_begin(json, name, '{');
     kg_json_named_text(json, "description", kg_buf_terminate(&words));
-    put_content(json, flat ? "FlatError" : "Error");
+    openapi_put_content(json, flat ? "FlatError" : "Error");
     kg_json_end(json, '}');
 }
 
 static void put_error_responses(struct kg_json_writer *json)
 {
-    begin(json, "responses", '{');
+    openapi_begin(json, "responses", '{');
     for (int code = 1; code < KG_CODE_COUNT; code++)
         for (int flat = 0; flat < 2 && is_first_of_status(code); flat++)
             put_error_response(json, kg_error_row((enum kg_code)code)->http_status, flat);
     for (int flat = 0; flat < 2; flat++) {
-        begin(json, flat ? "FlatError" : "Error", '{');
+        openapi_begin(json, flat ? "FlatError" : "Error", '{');
         kg_json_named_text(json, "description", "Refused before the route was looked at.");
-        put_content(json, flat ? "FlatError" : "Error");
+        openapi_put_content(json, flat ? "FlatError" : "Error");
         kg_json_end(json, '}');
     }
     kg_json_end(json, '}');
@@ -248,9 +249,9 @@ static void put_error_responses(struct kg_json_writer *json)
 
 static void put_error_codes(struct kg_json_writer *json)
 {
-    begin(json, "ErrorCode", '{');
+    openapi_begin(json, "ErrorCode", '{');
     kg_json_named_text(json, "type", "string");
-    begin(json, "enum", '[');
+    openapi_begin(json, "enum", '[');
     for (int code = 1; code < KG_CODE_COUNT; code++)
         kg_json_text(json, kg_error_row((enum kg_code)code)->name);
     kg_json_end(json, ']');
@@ -261,7 +262,7 @@ static void put_error_codes(struct kg_json_writer *json)
 static void put_schemas(struct kg_json_writer *json)
 {
     kg_auto(kg_doc_cleanup) struct kg_doc *doc = kg_json_read(http_schemas(), NULL);
-    begin(json, "schemas", '{');
+    openapi_begin(json, "schemas", '{');
     put_error_codes(json);
     for (uint32_t i = 0; doc != NULL && i < doc->root->count; i++) {
         kg_auto(kg_free) char *name = kg_str_dup(doc->root->members[i].key);
@@ -273,17 +274,18 @@ static void put_schemas(struct kg_json_writer *json)
 
 static void put_components(struct kg_json_writer *json)
 {
-    begin(json, "components", '{');
+    openapi_begin(json, "components", '{');
     put_schemas(json);
     put_error_responses(json);
-    put_raw(json, "parameters",
-            "{\"RequestId\":{\"name\":\"X-Request-Id\",\"in\":\"header\",\"description\":"
-            "\"names the request in answers, logs and events; any other is replaced\","
-            "\"schema\":{\"type\":\"string\",\"pattern\":\"^[A-Za-z0-9_.-]{1,64}$\"}}}");
-    put_raw(json, "securitySchemes",
-            "{\"token\":{\"type\":\"http\",\"scheme\":\"bearer\",\"description\":\"an API token; "
-            "the roles are its scopes\"},\"session\":{\"type\":\"apiKey\",\"in\":\"cookie\","
-            "\"name\":\"kaged_session\",\"description\":\"set by the launch URL\"}}");
+    openapi_put_raw(json, "parameters",
+                    "{\"RequestId\":{\"name\":\"X-Request-Id\",\"in\":\"header\",\"description\":"
+                    "\"names the request in answers, logs and events; any other is replaced\","
+                    "\"schema\":{\"type\":\"string\",\"pattern\":\"^[A-Za-z0-9_.-]{1,64}$\"}}}");
+    openapi_put_raw(
+        json, "securitySchemes",
+        "{\"token\":{\"type\":\"http\",\"scheme\":\"bearer\",\"description\":\"an API token; "
+        "the roles are its scopes\"},\"session\":{\"type\":\"apiKey\",\"in\":\"cookie\","
+        "\"name\":\"kaged_session\",\"description\":\"set by the launch URL\"}}");
     kg_json_end(json, '}');
 }
 
@@ -292,19 +294,19 @@ void http_openapi_put(struct kg_buf *out, const struct http_route *routes, size_
     struct kg_json_writer json = kg_json_writer(out);
     kg_json_begin(&json, '{');
     kg_json_named_text(&json, "openapi", "3.1.0");
-    begin(&json, "info", '{');
+    openapi_begin(&json, "info", '{');
     kg_json_named_text(&json, "title", "kaged");
     kg_json_named_text(&json, "version", KAGED_VERSION);
     kg_json_named_text(
         &json, "description",
         "The daemon that runs plugins in cages. Over its unix socket no token is needed: the "
         "caller is the user of the process.");
-    put_raw(&json, "license", "{\"name\":\"MIT\",\"identifier\":\"MIT\"}");
+    openapi_put_raw(&json, "license", "{\"name\":\"MIT\",\"identifier\":\"MIT\"}");
     kg_json_end(&json, '}');
-    put_raw(&json, "servers", "[{\"url\":\"/\"}]");
-    begin(&json, "paths", '{');
+    openapi_put_raw(&json, "servers", "[{\"url\":\"/\"}]");
+    openapi_begin(&json, "paths", '{');
     for (size_t i = 0; i < route_count; i++)
-        put_path(&json, routes, route_count, i);
+        openapi_put_path(&json, routes, route_count, i);
     kg_json_end(&json, '}');
     put_components(&json);
     kg_json_end(&json, '}');

@@ -11,7 +11,7 @@
 
 /* -- orchestrators ----------------------------------------------------------------------------- */
 
-static struct kg_str instance_of(const struct http_request *request)
+static struct kg_str http_orchestrators_instance_of(const struct http_request *request)
 {
     return http_path_parameter(request, "instance_id");
 }
@@ -31,43 +31,43 @@ void http_handle_orchestrator_create(struct http_request *request)
 void http_handle_orchestrator(struct http_request *request)
 {
     const struct catalog_request asked = http_catalog_request(request);
-    catalog_orchestrator_show(&asked, instance_of(request));
+    catalog_orchestrator_show(&asked, http_orchestrators_instance_of(request));
 }
 
 void http_handle_orchestrator_change(struct http_request *request)
 {
     const struct catalog_request asked = http_catalog_request(request);
-    catalog_orchestrator_change(&asked, instance_of(request));
+    catalog_orchestrator_change(&asked, http_orchestrators_instance_of(request));
 }
 
 void http_handle_orchestrator_delete(struct http_request *request)
 {
     const struct catalog_request asked = http_catalog_request(request);
-    catalog_orchestrator_delete(&asked, instance_of(request));
+    catalog_orchestrator_delete(&asked, http_orchestrators_instance_of(request));
 }
 
 void http_handle_orchestrator_settings(struct http_request *request)
 {
     const struct catalog_request asked = http_catalog_request(request);
-    catalog_orchestrator_settings(&asked, instance_of(request));
+    catalog_orchestrator_settings(&asked, http_orchestrators_instance_of(request));
 }
 
 void http_handle_orchestrator_activate(struct http_request *request)
 {
     const struct catalog_request asked = http_catalog_request(request);
-    catalog_orchestrator_activate(&asked, instance_of(request));
+    catalog_orchestrator_activate(&asked, http_orchestrators_instance_of(request));
 }
 
 void http_handle_orchestrator_load(struct http_request *request)
 {
     const struct catalog_request asked = http_catalog_request(request);
-    catalog_orchestrator_load(&asked, instance_of(request));
+    catalog_orchestrator_load(&asked, http_orchestrators_instance_of(request));
 }
 
 void http_handle_orchestrator_unload(struct http_request *request)
 {
     const struct catalog_request asked = http_catalog_request(request);
-    catalog_orchestrator_unload(&asked, instance_of(request));
+    catalog_orchestrator_unload(&asked, http_orchestrators_instance_of(request));
 }
 
 /* -- chats ------------------------------------------------------------------------------------- */

@@ -4,7 +4,7 @@
  */
 #include "http/internal.h"
 
-static void put_projects(struct kg_json_writer *json, const struct http_request *request)
+static void overview_put_projects(struct kg_json_writer *json, const struct http_request *request)
 {
     kg_json_named_begin(json, "projects", '[');
     if (http_auth_allows(request, "projects:read"))
@@ -19,7 +19,7 @@ static void add_histogram(struct host_histogram *sum, const struct host_histogra
 }
 
 /* Of all calls, and of those of the last minutes. */
-static void put_calls(struct kg_json_writer *json, struct host *host)
+static void overview_put_calls(struct kg_json_writer *json, struct host *host)
 {
     struct host_histogram latency = {0};
     struct host_course_slot slots[HOST_COURSE_SLOTS] = {0};
@@ -47,8 +47,8 @@ static void on_overview_measured(void *data)
     http_put_status(&json, request);
     http_put_plugins(&json, host);
     http_put_consents(&json, host_consents(host), true);
-    put_projects(&json, request);
-    put_calls(&json, host);
+    overview_put_projects(&json, request);
+    overview_put_calls(&json, host);
     kg_json_named_int(&json, "refusals", (int64_t)host_refusals(host));
     kg_json_end(&json, '}');
     http_reply(request, 200, kg_buf_view(&body));

@@ -41,7 +41,7 @@ static const struct {
 };
 
 /* Whether If-None-Match has it, among others or by "*". */
-static bool is_known(const struct http_request *request, const char *etag)
+static bool page_is_known(const struct http_request *request, const char *etag)
 {
     struct kg_str rest = http_header(request, "if-none-match");
     while (rest.length > 0) {
@@ -62,7 +62,7 @@ static void reply_file(struct http_request *request, const struct page_file *fil
         http_add_header(request, headers[i].name, headers[i].value);
     http_add_header(request, "ETag", file->etag);
     request->cache = file->name[0] != '\0' ? "public, max-age=31536000, immutable" : "no-cache";
-    if (is_known(request, file->etag)) {
+    if (page_is_known(request, file->etag)) {
         http_reply_text(request, 304, NULL, KG_STR_NULL);
         return;
     }

@@ -12,15 +12,15 @@
 /* -- what the parser finds -----------------------------------------------------------------------
  */
 
-static struct http_request *request_of(llhttp_t *parser)
+static struct http_request *http_parse_request_of(llhttp_t *parser)
 {
     struct http_connection *connection = parser->data;
     return connection->request;
 }
 
 /* The parser gives a long part in pieces; in the head they are side by side. */
-static void extend(struct http_request *request, struct http_span *span, const char *at,
-                   size_t length)
+static void http_parse_extend(struct http_request *request, struct http_span *span, const char *at,
+                              size_t length)
 {
     if (span->length == 0)
         span->at = (uint32_t)(at - request->head.data);
@@ -29,8 +29,8 @@ static void extend(struct http_request *request, struct http_span *span, const c
 
 static int on_url(llhttp_t *parser, const char *at, size_t length)
 {
-    struct http_request *request = request_of(parser);
-    extend(request, &request->url, at, length);
+    struct http_request *request = http_parse_request_of(parser);
+    http_parse_extend(request, &request->url, at, length);
     if (request->url.length <= HTTP_URL_MAX)
         return 0;
     kg_fail(http_request_refuse(request, 414), KG_E_TOO_LARGE, "url: longer than %zu bytes",
@@ -47,13 +47,13 @@ static bool continues(const struct http_request *request, const struct http_fiel
 
 static int on_header_field(llhttp_t *parser, const char *at, size_t length)
 {
-    struct http_request *request = request_of(parser);
+    struct http_request *request = http_parse_request_of(parser);
     if (request->head_done)
         return 0; /* a trailer: read, and not used */
     struct http_field *last =
         request->field_count ? &request->fields[request->field_count - 1] : NULL;
     if (last != NULL && continues(request, last, at)) {
-        extend(request, &last->name, at, length);
+        http_parse_extend(request, &last->name, at, length);
         return 0;
     }
     if (request->field_count == HTTP_HEADERS_MAX) {
@@ -61,15 +61,15 @@ static int on_header_field(llhttp_t *parser, const char *at, size_t length)
                 HTTP_HEADERS_MAX);
         return -1;
     }
-    extend(request, &http_request_add_field(request)->name, at, length);
+    http_parse_extend(request, &http_request_add_field(request)->name, at, length);
     return 0;
 }
 
 static int on_header_value(llhttp_t *parser, const char *at, size_t length)
 {
-    struct http_request *request = request_of(parser);
+    struct http_request *request = http_parse_request_of(parser);
     if (!request->head_done && request->field_count > 0)
-        extend(request, &request->fields[request->field_count - 1].value, at, length);
+        http_parse_extend(request, &request->fields[request->field_count - 1].value, at, length);
     return 0;
 }
 
@@ -130,7 +130,7 @@ static int on_headers_complete(llhttp_t *parser)
     return request->streams ? HPE_PAUSED : 0;
 }
 
-static int on_body(llhttp_t *parser, const char *at, size_t length)
+static int http_parse_on_body(llhttp_t *parser, const char *at, size_t length)
 {
     struct http_connection *connection = parser->data;
     struct http_request *request = connection->request;
@@ -151,7 +151,7 @@ static int on_body(llhttp_t *parser, const char *at, size_t length)
 
 static int on_message_complete(llhttp_t *parser)
 {
-    struct http_request *request = request_of(parser);
+    struct http_request *request = http_parse_request_of(parser);
     request->keep_alive = llhttp_should_keep_alive(parser);
     request->body_done = true;
     return HPE_PAUSED;
@@ -162,7 +162,7 @@ static const llhttp_settings_t parser_settings = {
     .on_header_field = on_header_field,
     .on_header_value = on_header_value,
     .on_headers_complete = on_headers_complete,
-    .on_body = on_body,
+    .on_body = http_parse_on_body,
     .on_message_complete = on_message_complete,
 };
 
@@ -220,7 +220,7 @@ void http_parse_refuse(struct http_connection *connection)
 }
 
 /* Returns how many bytes were of this request. */
-static size_t parse(struct http_connection *connection, const char *bytes, size_t length)
+static size_t http_parse_parse(struct http_connection *connection, const char *bytes, size_t length)
 {
     llhttp_errno_t result = llhttp_execute(&connection->parser, bytes, length);
     if (result == HPE_OK)
@@ -262,7 +262,7 @@ static size_t feed_head(struct http_connection *connection, const char *bytes, s
     }
     size_t start = request->head.length;
     kg_buf_append(&request->head, bytes, used);
-    size_t parsed = parse(connection, request->head.data + start, used);
+    size_t parsed = http_parse_parse(connection, request->head.data + start, used);
     if (request->refusal == NULL && (parsed != used || request->head_done != request->scan.done)) {
         http_head_fault(request, "it is not clear where the headers end");
         http_parse_refuse(connection);
@@ -274,7 +274,7 @@ static size_t feed_head(struct http_connection *connection, const char *bytes, s
 static size_t feed_body(struct http_connection *connection, const char *bytes, size_t length)
 {
     struct http_request *request = connection->request;
-    size_t used = parse(connection, bytes, length);
+    size_t used = http_parse_parse(connection, bytes, length);
     request->body_wire_bytes += used;
     uint64_t granted =
         connection->server->limits.header_bytes + request->body_bytes * CHUNK_OVERHEAD;
@@ -321,7 +321,7 @@ void http_parse_stream(struct http_connection *connection)
     size_t used = feed_body(connection, bytes, http_connection_waiting(connection));
     connection->waiting_used += used;
     if (http_connection_waiting(connection) == 0 && !request->body_done)
-        parse(connection, bytes + used, 0);
+        http_parse_parse(connection, bytes + used, 0);
     if (connection->piece.length > 0)
         request->body_ops->on_piece(request->body_data, connection->piece);
 }

@@ -30,8 +30,9 @@ static void put_hits(struct kg_json_writer *json, const uint32_t hits[2])
     kg_json_named_int(json, "fork_refusals", hits[CAGE_LIMIT_PROCESSES]);
 }
 
-static void put_limits(struct kg_json_writer *json, const struct instance_limits *limits,
-                       enum cage_limits_mode mode)
+static void http_plugins_put_limits(struct kg_json_writer *json,
+                                    const struct instance_limits *limits,
+                                    enum cage_limits_mode mode)
 {
     kg_json_named_begin(json, "limits", '{');
     kg_json_named_text(json, "mode", cage_limits_names[mode]);
@@ -66,7 +67,7 @@ static void put_exit(struct kg_json_writer *json, struct host_named named,
     kg_json_end(json, '}');
 }
 
-static void put_method(void *data, const char *method, bool offered)
+static void http_plugins_put_method(void *data, const char *method, bool offered)
 {
     struct kg_json_writer *json = data;
     kg_json_begin(json, '{');
@@ -76,7 +77,7 @@ static void put_method(void *data, const char *method, bool offered)
 }
 
 /* With its manifest, or else with its files. */
-static void put_problem(struct kg_json_writer *json, const struct host_status *status)
+static void http_plugins_put_problem(struct kg_json_writer *json, const struct host_status *status)
 {
     const struct kg_err *problem = status->problem->code != KG_OK ? status->problem : status->drift;
     bool invalid = problem->code != KG_OK;
@@ -100,7 +101,7 @@ static void put_lines(struct kg_json_writer *json, const char *key,
 }
 
 /* What it may do, and which of it is the operator's own word. */
-static void put_grants(struct kg_json_writer *json, const struct grants *grants)
+static void http_plugins_put_grants(struct kg_json_writer *json, const struct grants *grants)
 {
     put_lines(json, "capabilities", &grants->set, 0);
     put_lines(json, "granted", &grants->set, grants->declared);
@@ -108,8 +109,8 @@ static void put_grants(struct kg_json_writer *json, const struct grants *grants)
 }
 
 /* What a plugin is, in a list and alone. */
-static void put_identity(struct kg_json_writer *json, const struct host_status *status,
-                         const struct instance_facts *facts)
+static void http_plugins_put_identity(struct kg_json_writer *json, const struct host_status *status,
+                                      const struct instance_facts *facts)
 {
     const struct manifest *manifest = status->manifest;
     kg_json_named_text(json, "name", status->name);
@@ -124,9 +125,9 @@ static void put_identity(struct kg_json_writer *json, const struct host_status *
     kg_json_named_bool(json, "dev", status->is_dev);
     kg_json_named_bool(json, "tools_wait", status->tools_wait);
     if (manifest != NULL)
-        put_grants(json, status->grants);
+        http_plugins_put_grants(json, status->grants);
     put_int(json, "pid", facts->pid != 0, facts->pid);
-    put_problem(json, status);
+    http_plugins_put_problem(json, status);
 }
 
 static void put_exit_words(struct kg_json_writer *json, const struct exit_report *report)
@@ -138,8 +139,8 @@ static void put_exit_words(struct kg_json_writer *json, const struct exit_report
 }
 
 /* How much it is used, in a list and alone. */
-static void put_use(struct kg_json_writer *json, const struct host_usage *usage,
-                    const struct instance_facts *facts)
+static void http_plugins_put_use(struct kg_json_writer *json, const struct host_usage *usage,
+                                 const struct instance_facts *facts)
 {
     kg_json_named_time(json, "started_at", facts->started_at_ms);
     kg_json_named_int(json, "starts", facts->starts);
@@ -209,14 +210,14 @@ static const char *meaning_of(const struct host_status *status)
     return instance_state_meaning(status->state);
 }
 
-static void put_methods(struct kg_json_writer *json, const struct host_status *status)
+static void http_plugins_put_methods(struct kg_json_writer *json, const struct host_status *status)
 {
     kg_json_named_begin(json, "methods", '[');
     if (status->instance != NULL)
-        instance_methods(status->instance, put_method, json);
+        instance_methods(status->instance, http_plugins_put_method, json);
     else if (status->manifest != NULL)
         for (char **method = status->manifest->method_names; *method != NULL; method++)
-            put_method(json, *method, false);
+            http_plugins_put_method(json, *method, false);
     kg_json_end(json, ']');
 }
 
@@ -247,8 +248,8 @@ static void put_life(struct kg_json_writer *json, struct host_named named,
     kg_json_named_int(json, "net_connections", facts->net_connections);
     put_hits(json, facts->hits);
     if (status.manifest != NULL)
-        put_limits(json, &facts->limits, facts->limits_mode);
-    put_methods(json, &status);
+        http_plugins_put_limits(json, &facts->limits, facts->limits_mode);
+    http_plugins_put_methods(json, &status);
     kg_json_named_bool(json, "recording",
                        named.process != NULL && host_trace_recorded(named.process) != NULL);
     kg_json_named_begin(json, "quarantined", '[');
@@ -259,7 +260,7 @@ static void put_life(struct kg_json_writer *json, struct host_named named,
 }
 
 /* A running plugin's cage as it is, else what the next start would build, or why it would not. */
-static void put_cage(struct kg_json_writer *json, struct host_named named)
+static void http_plugins_put_cage(struct kg_json_writer *json, struct host_named named)
 {
     kg_auto(kg_buf_free) struct kg_buf words = {0};
     const struct host_status status = host_status(named);
@@ -290,12 +291,12 @@ static void on_plugin_measured(void *data)
     kg_json_begin(&json, '{');
     const struct host_status status = host_status(named);
     const struct instance_facts facts = host_run_facts(named);
-    put_identity(&json, &status, &facts);
-    put_use(&json, status.usage, &facts);
+    http_plugins_put_identity(&json, &status, &facts);
+    http_plugins_put_use(&json, status.usage, &facts);
     put_own_course(&json, http_host(request), status.usage);
     put_life(&json, named, &facts, host_cages(http_host(request)));
     if (http_query_flag(request, "cage"))
-        put_cage(&json, named);
+        http_plugins_put_cage(&json, named);
     kg_json_end(&json, '}');
     http_reply(request, 200, kg_buf_view(&body));
 }
@@ -318,8 +319,8 @@ void http_put_plugins(struct kg_json_writer *json, const struct host *host)
         const struct host_status status = host_status(names[i]);
         const struct instance_facts facts = host_run_facts(names[i]);
         kg_json_begin(json, '{');
-        put_identity(json, &status, &facts);
-        put_use(json, status.usage, &facts);
+        http_plugins_put_identity(json, &status, &facts);
+        http_plugins_put_use(json, status.usage, &facts);
         kg_json_end(json, '}');
     }
     kg_json_end(json, ']');
@@ -405,7 +406,7 @@ static void on_granted(void *data, const char *plugin, char *const *restarted,
     struct kg_json_writer json = kg_json_writer(&body);
     kg_json_begin(&json, '{');
     kg_json_named_text(&json, "name", plugin);
-    put_grants(&json, host_status(named).grants);
+    http_plugins_put_grants(&json, host_status(named).grants);
     kg_json_named_list(&json, "restarted", (char **)restarted);
     kg_json_end(&json, '}');
     http_reply(request, 200, kg_buf_view(&body));

@@ -7,7 +7,7 @@
 /* -- finding ----------------------------------------------------------------------------------- */
 
 /* The project of the path; answers 404 itself. */
-static struct projects_entry *find_project(struct http_request *request)
+static struct projects_entry *http_projects_find_project(struct http_request *request)
 {
     struct kg_err err;
     struct projects_entry *project =
@@ -40,7 +40,8 @@ static size_t count_plugins(const struct project_resolved *resolved)
 }
 
 /* What a project is, in a list and alone. */
-static void put_identity(struct kg_json_writer *json, const struct projects_facts *facts)
+static void http_projects_put_identity(struct kg_json_writer *json,
+                                       const struct projects_facts *facts)
 {
     kg_json_named_text(json, "id", facts->id);
     kg_json_named_text(json, "root", facts->root);
@@ -68,7 +69,8 @@ static void put_reload_problem(struct kg_json_writer *json, const struct kg_err 
     kg_json_end(json, '}');
 }
 
-static void put_held(struct kg_json_writer *json, const struct project_changes *held_or_null)
+static void http_projects_put_held(struct kg_json_writer *json,
+                                   const struct project_changes *held_or_null)
 {
     kg_json_key(json, "held");
     if (held_or_null != NULL)
@@ -78,7 +80,8 @@ static void put_held(struct kg_json_writer *json, const struct project_changes *
 }
 
 /* What it still wants of the operator, and what he refused it. */
-static void put_consents(struct kg_json_writer *json, struct host *host, const char *id)
+static void http_projects_put_consents(struct kg_json_writer *json, struct host *host,
+                                       const char *id)
 {
     const struct consent_queue *queue = host_consents(host);
     kg_json_named_begin(json, "consents", '[');
@@ -99,10 +102,10 @@ static void reply_project(struct http_request *request, const struct projects_en
     struct kg_json_writer json = kg_json_writer(&body);
     const struct projects_facts facts = projects_facts(project);
     kg_json_begin(&json, '{');
-    put_identity(&json, &facts);
+    http_projects_put_identity(&json, &facts);
     put_reload_problem(&json, facts.reload_problem);
-    put_held(&json, facts.held);
-    put_consents(&json, http_host(request), facts.id);
+    http_projects_put_held(&json, facts.held);
+    http_projects_put_consents(&json, http_host(request), facts.id);
     if (facts.resolved != NULL)
         project_view_members(facts.resolved, facts.problems, &json);
     if (loaded_or_null != NULL && loaded_or_null->changes != NULL) {
@@ -120,7 +123,7 @@ void http_put_projects(struct kg_json_writer *json, const struct host *host)
     for (size_t i = 0; i < projects_count(host); i++) {
         const struct projects_facts facts = projects_facts(projects_at(host, i));
         kg_json_begin(json, '{');
-        put_identity(json, &facts);
+        http_projects_put_identity(json, &facts);
         kg_json_named_int(json, "agents", (int64_t)count_agents(facts.resolved));
         kg_json_end(json, '}');
     }
@@ -140,7 +143,7 @@ void http_handle_projects(struct http_request *request)
 
 void http_handle_project(struct http_request *request)
 {
-    const struct projects_entry *project = find_project(request);
+    const struct projects_entry *project = http_projects_find_project(request);
     if (project != NULL)
         reply_project(request, project, NULL);
 }
@@ -157,7 +160,7 @@ static void on_loaded(void *data, const struct projects_loaded *loaded_or_null,
         reply_project(request, loaded_or_null->project, loaded_or_null);
 }
 
-static int check_path(const char *path, struct kg_err *err)
+static int http_projects_check_path(const char *path, struct kg_err *err)
 {
     if (path[0] == '/')
         return 0;
@@ -170,7 +173,7 @@ void http_handle_project_load(struct http_request *request)
     kg_auto(kg_free) char *path = http_body_text(request, "path");
     bool watch = http_body_flag(request, "watch", false);
     struct kg_err err = {0};
-    if (check_path(path, &err) < 0)
+    if (http_projects_check_path(path, &err) < 0)
         http_reply_error(request, &err);
     else
         projects_load(http_host(request), path, watch, http_operator(request), on_loaded, request);
@@ -222,7 +225,7 @@ void http_handle_project_unload(struct http_request *request)
 
 void http_handle_agents(struct http_request *request)
 {
-    const struct projects_entry *project = find_project(request);
+    const struct projects_entry *project = http_projects_find_project(request);
     if (project == NULL)
         return;
     const struct project_resolved *resolved = projects_facts(project).resolved;
@@ -241,7 +244,7 @@ void http_handle_agent(struct http_request *request)
 {
     struct kg_str dialect = http_query_parameter(request, "tools");
     struct kg_err err = {0};
-    const struct projects_entry *project = find_project(request);
+    const struct projects_entry *project = http_projects_find_project(request);
     if (project == NULL)
         return;
     const struct project_resolved_agent *agent = project_agent_find(

@@ -269,7 +269,7 @@ struct kg_err *http_request_refuse(struct http_request *request, int status)
 
 /* -- url --------------------------------------------------------------------------------------- */
 
-static int unescape(struct kg_str escape, char *ret_byte)
+static int http_request_unescape(struct kg_str escape, char *ret_byte)
 {
     int high = escape.length >= 3 ? kg_hex_digit(escape.data[1]) : -1;
     int low = escape.length >= 3 ? kg_hex_digit(escape.data[2]) : -1;
@@ -280,14 +280,14 @@ static int unescape(struct kg_str escape, char *ret_byte)
 }
 
 /* Writes to *out, which moves on; the result is never longer than the text. */
-static int decode(struct http_request *request, struct kg_str text, bool plus_is_space, char **out,
-                  struct kg_str *ret_decoded)
+static int http_request_decode(struct http_request *request, struct kg_str text, bool plus_is_space,
+                               char **out, struct kg_str *ret_decoded)
 {
     char *start = *out, *end = start;
     for (size_t i = 0; i < text.length; i++) {
         char c = text.data[i];
         if (c == '%') {
-            if (unescape((struct kg_str){text.data + i, text.length - i}, &c) < 0)
+            if (http_request_unescape((struct kg_str){text.data + i, text.length - i}, &c) < 0)
                 return kg_fail(http_request_refuse(request, 0), KG_E_USAGE,
                                "url: a bad %% escape, or an escaped NUL, in \"%.*s\"",
                                KG_STR_CUT(text, 100u));
@@ -318,7 +318,8 @@ static int decode_path(struct http_request *request, struct kg_str path, char **
     struct kg_str rest = path;
     kg_str_cut(&rest, '/');
     for (size_t i = 0; i < slashes; i++) {
-        int result = decode(request, kg_str_cut(&rest, '/'), false, out, &request->segments[i]);
+        int result =
+            http_request_decode(request, kg_str_cut(&rest, '/'), false, out, &request->segments[i]);
         if (result < 0)
             return result;
     }
@@ -335,9 +336,9 @@ static int decode_pair(struct http_request *request, struct kg_str text, char **
                        "url: more than %d query parameters", HTTP_QUERY_MAX);
     struct http_pair *pair = &request->query[request->query_count];
     struct kg_str name = kg_str_cut(&text, '=');
-    int result = decode(request, name, true, out, &pair->name);
+    int result = http_request_decode(request, name, true, out, &pair->name);
     if (result == 0)
-        result = decode(request, text, true, out, &pair->value);
+        result = http_request_decode(request, text, true, out, &pair->value);
     if (result < 0)
         return result;
     if (pair->name.length == 0)
@@ -411,7 +412,7 @@ static const struct {
     {504, "Gateway Timeout"},
 };
 
-static const char *reason_of(int status)
+static const char *http_request_reason_of(int status)
 {
     for (size_t i = 0; i < KG_COUNT(reasons); i++)
         if (reasons[i].status == status)
@@ -424,7 +425,8 @@ void http_add_header(struct http_request *request, const char *name, const char 
     kg_buf_printf(&request->answer_headers, "%s: %s\r\n", name, value);
 }
 
-static void put_header(struct kg_buf *head, const char *name_and_colon, const char *value)
+static void http_request_put_header(struct kg_buf *head, const char *name_and_colon,
+                                    const char *value)
 {
     kg_buf_text(head, name_and_colon);
     kg_buf_text(head, value);
@@ -451,16 +453,16 @@ void http_request_write_head(const struct http_request *request, int status,
     kg_buf_reserve(head, ANSWER_HEAD_BYTES);
     kg_buf_str(head, KG_STR("HTTP/1.1 "));
     kg_buf_int(head, status);
-    put_header(head, " ", reason_of(status));
+    http_request_put_header(head, " ", http_request_reason_of(status));
     if (content_type != NULL)
-        put_header(head, "Content-Type: ", content_type);
+        http_request_put_header(head, "Content-Type: ", content_type);
     put_length(head, request, status, length);
-    put_header(head, "Cache-Control: ", request->cache ? request->cache : "no-store");
+    http_request_put_header(head, "Cache-Control: ", request->cache ? request->cache : "no-store");
     kg_buf_str(head, KG_STR("X-Content-Type-Options: nosniff\r\n"));
-    put_header(head, "X-Request-Id: ", request->request_id);
+    http_request_put_header(head, "X-Request-Id: ", request->request_id);
     kg_buf_str(head, kg_buf_view(&request->answer_headers));
     if (request->allow[0] != '\0')
-        put_header(head, "Allow: ", request->allow);
+        http_request_put_header(head, "Allow: ", request->allow);
     if (status == 426) /* RFC 9110, 15.5.22, and RFC 6455, 4.4 */
         kg_buf_text(head, "Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\n");
     if (!request->keep_alive)
@@ -537,8 +539,9 @@ struct kg_str http_request_org(const struct http_request *request)
 }
 
 /* As the rest of the API has it: what is wrong in an object of its own. */
-static void put_error(struct kg_json_writer *writer, const struct http_request *request,
-                      const struct kg_err *err, const struct kg_problems *problems_or_null)
+static void http_request_put_error(struct kg_json_writer *writer,
+                                   const struct http_request *request, const struct kg_err *err,
+                                   const struct kg_problems *problems_or_null)
 {
     kg_json_named_begin(writer, "error", '{');
     kg_json_named_text(writer, "code", kg_error_row(err->code)->name);
@@ -584,7 +587,7 @@ void http_reply_problems(struct http_request *request, const struct kg_err *err,
     if (http_pattern_is_flat(http_request_path(request)))
         put_flat_error(&writer, err);
     else
-        put_error(&writer, request, err, problems_or_null);
+        http_request_put_error(&writer, request, err, problems_or_null);
     kg_json_end(&writer, '}');
     if (err->code == KG_E_OBJECTS)
         http_add_header(request, "Retry-After", "5");

@@ -101,7 +101,7 @@ static bool pattern_fits(const char *pattern, const struct http_request *request
 
 /* -- methods ----------------------------------------------------------------------------------- */
 
-static void allow(struct http_request *request, const char *method)
+static void router_allow(struct http_request *request, const char *method)
 {
     if (strstr(request->allow, method) != NULL)
         return; /* two patterns fit the path */
@@ -161,16 +161,16 @@ static void collect_allowed(const struct http_server *server, struct http_reques
     struct candidates candidates = candidates_of(server, request);
     const struct http_route *route;
     while ((route = next_fitting(&candidates, request)) != NULL) {
-        allow(request, route->method);
+        router_allow(request, route->method);
         if (strcmp(route->method, "GET") == 0)
-            allow(request, "HEAD");
+            router_allow(request, "HEAD");
     }
     if (request->allow[0] != '\0')
-        allow(request, "OPTIONS");
+        router_allow(request, "OPTIONS");
 }
 
 /* Sets the route, or what the path does take. */
-static void match(const struct http_server *server, struct http_request *request)
+static void router_match(const struct http_server *server, struct http_request *request)
 {
     const char *method = request->method == HTTP_HEAD ? "GET" : http_request_method(request);
     struct candidates candidates = candidates_of(server, request);
@@ -238,7 +238,7 @@ static int refuse_parameter(struct http_request *request, struct kg_str name)
 
 /* -- types ------------------------------------------------------------------------------------- */
 
-static bool is_text(struct kg_str text)
+static bool router_is_text(struct kg_str text)
 {
     (void)text;
     return true;
@@ -249,7 +249,7 @@ static bool is_boolean(struct kg_str text)
     return kg_str_is(text, "true") || kg_str_is(text, "false");
 }
 
-static bool is_integer(struct kg_str text)
+static bool router_is_integer(struct kg_str text)
 {
     int64_t number;
     return kg_str_to_int(text, &number);
@@ -273,7 +273,7 @@ static bool is_time(struct kg_str text)
     return kg_time_parse(text, &wall_ms);
 }
 
-static bool is_one_of(struct kg_str text, const char *const *words)
+static bool router_is_one_of(struct kg_str text, const char *const *words)
 {
     while (*words != NULL && !kg_str_is(text, *words))
         words++;
@@ -282,12 +282,12 @@ static bool is_one_of(struct kg_str text, const char *const *words)
 
 static bool is_tools_dialect(struct kg_str text)
 {
-    return is_one_of(text, (const char *const[]){"openai", "anthropic", NULL});
+    return router_is_one_of(text, (const char *const[]){"openai", "anthropic", NULL});
 }
 
 static bool is_trace(struct kg_str text)
 {
-    return is_one_of(text, (const char *const[]){"live", "recorded", "crash", NULL});
+    return router_is_one_of(text, (const char *const[]){"live", "recorded", "crash", NULL});
 }
 
 static bool is_event_type(struct kg_str text)
@@ -300,18 +300,19 @@ static bool is_event_type(struct kg_str text)
 
 static bool is_session_state(struct kg_str text)
 {
-    return is_one_of(text, (const char *const[]){"active", "idle", "stopped", "closed", NULL});
+    return router_is_one_of(text,
+                            (const char *const[]){"active", "idle", "stopped", "closed", NULL});
 }
 
 static bool is_package_source(struct kg_str text)
 {
-    return is_one_of(text, (const char *const[]){"org", "system", NULL});
+    return router_is_one_of(text, (const char *const[]){"org", "system", NULL});
 }
 
 const struct http_type http_types[] = {
-    {"string", "{\"type\":\"string\"}", is_text, "a string", NULL},
+    {"string", "{\"type\":\"string\"}", router_is_text, "a string", NULL},
     {"boolean", "{\"type\":\"boolean\"}", is_boolean, "true or false", NULL},
-    {"integer", "{\"type\":\"integer\"}", is_integer, "an integer", NULL},
+    {"integer", "{\"type\":\"integer\"}", router_is_integer, "an integer", NULL},
     {"count", "{\"type\":\"integer\",\"minimum\":0}", is_count, "an integer from 0 on", NULL},
     {"positive", "{\"type\":\"integer\",\"minimum\":1}", is_positive, "an integer from 1 on", NULL},
     {"time", "{\"type\":\"string\"}", is_time, "a time",
@@ -336,8 +337,8 @@ const struct http_type *http_type_find(const char *name)
     return type;
 }
 
-static int check_type(struct http_request *request, const char *where,
-                      const struct http_parameter *known, struct kg_str value)
+static int router_check_type(struct http_request *request, const char *where,
+                             const struct http_parameter *known, struct kg_str value)
 {
     const struct http_type *type = http_type_find(known->type);
     if (type->fits(value))
@@ -355,7 +356,7 @@ static int check_headers(struct http_request *request)
     for (const struct http_parameter *known = request->route->headers; known && known->name;
          known++) {
         struct kg_str value = http_header(request, known->name);
-        int result = value.data ? check_type(request, "header", known, value) : 0;
+        int result = value.data ? router_check_type(request, "header", known, value) : 0;
         if (result < 0)
             return result;
     }
@@ -369,7 +370,7 @@ static int check_parameter(struct http_request *request, const struct http_pair 
     const struct http_parameter *known = find_parameter(request->route, given->name);
     if (known == NULL)
         return refuse_parameter(request, given->name);
-    return check_type(request, "query parameter", known, given->value);
+    return router_check_type(request, "query parameter", known, given->value);
 }
 
 /* One value a name: of two, each reader would take another. */
@@ -394,7 +395,7 @@ int http_router_find(const struct http_server *server, struct http_request *requ
     if (request->segment_count == 0)
         request->route = &options_route; /* OPTIONS *, which is about no path */
     else
-        match(server, request);
+        router_match(server, request);
     if (request->route == NULL)
         return refuse_unmatched(request);
     size_t body_max = request->route->body_max;

@@ -20,7 +20,7 @@ struct run {
 
 /* -- to the client ----------------------------------------------------------------------------- */
 
-static void cancel(struct run *run, const struct kg_err *why)
+static void runs_cancel(struct run *run, const struct kg_err *why)
 {
     if (run->command != NULL)
         command_cancel(run->command, why);
@@ -28,15 +28,15 @@ static void cancel(struct run *run, const struct kg_err *why)
         turn_cancel(run->turn, why);
 }
 
-static void give_up(struct run *run)
+static void runs_give_up(struct run *run)
 {
     struct kg_err why;
     kg_fail(&why, KG_E_CANCELLED, "the client does not read: %zu bytes wait for it",
             run->queue.length);
-    cancel(run, &why);
+    runs_cancel(run, &why);
 }
 
-static void on_line(void *data, struct kg_str line)
+static void runs_on_line(void *data, struct kg_str line)
 {
     struct run *run = data;
     if (!run->begun)
@@ -48,49 +48,50 @@ static void on_line(void *data, struct kg_str line)
     }
     kg_buf_str(&run->queue, line);
     if (run->queue.length > QUEUE_BYTES)
-        give_up(run);
+        runs_give_up(run);
 }
 
-static void on_room(void *data)
+static void runs_on_room(void *data)
 {
     struct run *run = data;
     run->full = !http_reply_piece(run->request, kg_buf_view(&run->queue));
     kg_buf_free(&run->queue);
 }
 
-static void on_gone(void *data)
+static void runs_on_gone(void *data)
 {
     struct run *run = data;
     struct kg_err why;
     kg_fail(&why, KG_E_CANCELLED, "the client left");
-    cancel(run, &why);
+    runs_cancel(run, &why);
 }
 
 /* -- the turn ---------------------------------------------------------------------------------- */
 
-static void run_free(struct run *run)
+static void runs_run_free(struct run *run)
 {
     kg_buf_free(&run->queue);
     free(run);
 }
 
-static void on_refused(void *data, const struct kg_err *err)
+static void runs_on_refused(void *data, const struct kg_err *err)
 {
     struct run *run = data;
     http_reply_error(run->request, err);
-    run_free(run);
+    runs_run_free(run);
 }
 
-static void on_end(void *data)
+static void runs_on_end(void *data)
 {
     struct run *run = data;
     if (run->queue.length > 0)
         (void)http_reply_piece(run->request, kg_buf_view(&run->queue));
     http_reply_end(run->request);
-    run_free(run);
+    runs_run_free(run);
 }
 
-static const struct turn_ops ops = {.on_refused = on_refused, .on_line = on_line, .on_end = on_end};
+static const struct turn_ops ops = {
+    .on_refused = runs_on_refused, .on_line = runs_on_line, .on_end = runs_on_end};
 
 static struct run *run_new(struct http_request *request)
 {
@@ -100,17 +101,17 @@ static struct run *run_new(struct http_request *request)
 }
 
 /* It was begun, or why it was not. */
-static void follow(struct run *run, bool was_begun, const struct kg_err *err)
+static void runs_follow(struct run *run, bool was_begun, const struct kg_err *err)
 {
     if (!was_begun) {
-        on_refused(run, err);
+        runs_on_refused(run, err);
         return;
     }
-    http_on_gone(run->request, on_gone, run);
-    http_on_room(run->request, on_room, run);
+    http_on_gone(run->request, runs_on_gone, run);
+    http_on_room(run->request, runs_on_room, run);
 }
 
-static struct sessions_request request_of(struct http_request *request)
+static struct sessions_request runs_request_of(struct http_request *request)
 {
     return (struct sessions_request){
         .session = http_path_parameter(request, "id"),
@@ -120,22 +121,22 @@ static struct sessions_request request_of(struct http_request *request)
 
 void http_handle_session_command(struct http_request *request)
 {
-    const struct sessions_request asked = request_of(request);
+    const struct sessions_request asked = runs_request_of(request);
     struct run *run = run_new(request);
     struct kg_err err = {0};
     run->command =
         command_start(http_sessions(request), &asked, http_path_parameter(request, "name"),
                       kg_node_text(http_body_tree(request), "args"), &ops, run, &err);
-    follow(run, run->command != NULL, &err);
+    runs_follow(run, run->command != NULL, &err);
 }
 
 void http_handle_run(struct http_request *request)
 {
-    const struct sessions_request asked = request_of(request);
+    const struct sessions_request asked = runs_request_of(request);
     struct run *run = run_new(request);
     struct kg_err err = {0};
     run->turn =
         turn_start(http_sessions(request), &asked, kg_node_text(http_body_tree(request), "text"),
                    http_body_int(request, "steps", INT64_MAX), &ops, run, &err);
-    follow(run, run->turn != NULL, &err);
+    runs_follow(run, run->turn != NULL, &err);
 }

@@ -1,7 +1,7 @@
 /* Secrets over HTTP: they can be set, listed and removed. No answer has a value in it. */
 #include "http/internal.h"
 
-static void put_missing(struct kg_str name, struct kg_err *err)
+static void http_secrets_put_missing(struct kg_str name, struct kg_err *err)
 {
     kg_fail(err, KG_E_NOT_FOUND, "there is no secret %.*s", KG_STR_CUT(name, 64));
 }
@@ -21,7 +21,7 @@ void http_handle_secret(struct http_request *request)
     struct secret_fact fact;
     struct kg_err err = {0};
     if (!secret_values_find(host_secrets(http_host(request)), name, &fact)) {
-        put_missing(name, &err);
+        http_secrets_put_missing(name, &err);
         http_reply_error(request, &err);
         return;
     }
@@ -48,7 +48,7 @@ void http_handle_secret_set(struct http_request *request)
         host_secret_set(http_host(request), name, value, http_operator(request), on_set, request);
 }
 
-static void on_removed(void *data, const struct kg_err *err_or_null)
+static void http_secrets_on_removed(void *data, const struct kg_err *err_or_null)
 {
     kg_auto(kg_buf_free) struct kg_buf body = {0};
     struct kg_json_writer json = kg_json_writer(&body);
@@ -61,11 +61,11 @@ static void on_removed(void *data, const struct kg_err *err_or_null)
 void http_handle_secret_remove(struct http_request *request)
 {
     host_secret_remove(http_host(request), http_path_parameter(request, "secret"),
-                       http_query_flag(request, "force"), http_operator(request), on_removed,
-                       request);
+                       http_query_flag(request, "force"), http_operator(request),
+                       http_secrets_on_removed, request);
 }
 
-static void on_rotated(void *data, const struct kg_err *err_or_null)
+static void http_secrets_on_rotated(void *data, const struct kg_err *err_or_null)
 {
     if (err_or_null != NULL)
         http_reply_error(data, err_or_null);
@@ -75,5 +75,6 @@ static void on_rotated(void *data, const struct kg_err *err_or_null)
 
 void http_handle_secrets_rotate(struct http_request *request)
 {
-    host_secret_rotate(http_host(request), http_operator(request), on_rotated, request);
+    host_secret_rotate(http_host(request), http_operator(request), http_secrets_on_rotated,
+                       request);
 }

@@ -52,7 +52,7 @@ static int open_peer(int fd, int *ret_pidfd)
     return 0;
 }
 
-static bool is_gone(int pidfd)
+static bool server_is_gone(int pidfd)
 {
     return pidfd >= 0 && pidfd_send_signal(pidfd, 0, NULL, 0) < 0 && errno == ESRCH;
 }
@@ -74,7 +74,7 @@ static int check_namespace(const struct http_server *server, int fd, const struc
     int result = open_peer(fd, &pidfd);
     if (result == 0)
         result = stat_user_namespace(process, &theirs);
-    if (is_gone(pidfd))
+    if (server_is_gone(pidfd))
         result = -ESRCH;
     /* A user's daemon may not look at root's processes, and none of its cages can hold one. */
     if (result == -EACCES && peer->uid == 0 && geteuid() != 0)
@@ -301,7 +301,7 @@ void http_server_on_connection(uv_stream_t *listener, int status)
         http_connection_accept(listener->data, listener);
 }
 
-static int start_listening(struct http_server *server, int fd)
+static int server_start_listening(struct http_server *server, int fd)
 {
     int result = uv_pipe_open(&server->listener, fd);
     if (result < 0) {
@@ -329,14 +329,14 @@ int http_server_listen(struct http_server *server, const char *path, struct kg_e
     server->path = kg_strdup(path);
     server->path_device = status.st_dev;
     server->path_inode = status.st_ino;
-    result = start_listening(server, fd);
+    result = server_start_listening(server, fd);
     if (result < 0)
         return kg_fail_errno(err, -result, "socket %s: listen", path);
     return 0;
 }
 
 /* Clients look for the socket at `path`: one that listens elsewhere would have none. */
-static int check_place(int fd, const char *path, struct kg_err *err)
+static int server_check_place(int fd, const char *path, struct kg_err *err)
 {
     struct sockaddr_un address = {0};
     socklen_t length = sizeof(address) - 1; /* so that a path ends with a NUL */
@@ -354,11 +354,11 @@ static int check_place(int fd, const char *path, struct kg_err *err)
 
 int http_server_adopt(struct http_server *server, int fd, const char *path, struct kg_err *err)
 {
-    int result = check_place(fd, path, err);
+    int result = server_check_place(fd, path, err);
     if (result < 0) {
         close(fd);
         return result;
     }
-    result = start_listening(server, fd);
+    result = server_start_listening(server, fd);
     return result < 0 ? kg_fail_errno(err, -result, "socket %s: listen", path) : 0;
 }

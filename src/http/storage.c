@@ -13,7 +13,8 @@ struct storage_question {
     char *path; /* owned; of an export */
 };
 
-static struct storage_question *question_new(struct http_request *request, struct host_named named)
+static struct storage_question *storage_question_new(struct http_request *request,
+                                                     struct host_named named)
 {
     struct storage_question *question = kg_alloc(sizeof(*question));
     question->request = request;
@@ -21,7 +22,7 @@ static struct storage_question *question_new(struct http_request *request, struc
     return question;
 }
 
-static void question_free(struct storage_question *question)
+static void storage_question_free(struct storage_question *question)
 {
     free(question->path);
     free(question);
@@ -45,7 +46,8 @@ static void reply_storage_error(struct http_request *request, struct kg_str erro
 
 /* -- what is in it ----------------------------------------------------------------------------- */
 
-static void put_full_name(struct kg_json_writer *json, const char *plugin, struct kg_str table)
+static void storage_put_full_name(struct kg_json_writer *json, const char *plugin,
+                                  struct kg_str table)
 {
     kg_auto(kg_buf_free) struct kg_buf name = {0};
     kg_buf_printf(&name, "plugin_%s_", plugin);
@@ -56,7 +58,8 @@ static void put_full_name(struct kg_json_writer *json, const char *plugin, struc
     kg_json_named_str(json, "full_name", kg_buf_view(&name));
 }
 
-static void put_table(struct kg_json_writer *json, const char *plugin, const struct kg_node *table)
+static void storage_put_table(struct kg_json_writer *json, const char *plugin,
+                              const struct kg_node *table)
 {
     kg_json_begin(json, '{');
     for (uint32_t i = 0; i < table->count; i++) {
@@ -66,7 +69,7 @@ static void put_table(struct kg_json_writer *json, const char *plugin, const str
     }
     const struct kg_node *name = kg_node_get(table, "name");
     if (name != NULL && name->type == KG_STRING)
-        put_full_name(json, plugin, name->text);
+        storage_put_full_name(json, plugin, name->text);
     kg_json_end(json, '}');
 }
 
@@ -88,7 +91,7 @@ static void reply_contents(struct http_request *request, struct host_named named
     kg_json_named_int(&json, "requests", (int64_t)facts.requests);
     kg_json_named_begin(&json, "tables", '[');
     for (uint32_t i = 0; tables != NULL && i < tables->count; i++)
-        put_table(&json, name, &tables->items[i]);
+        storage_put_table(&json, name, &tables->items[i]);
     kg_json_end(&json, ']');
     kg_json_end(&json, '}');
     http_reply(request, 200, kg_buf_view(&body));
@@ -105,7 +108,7 @@ static void on_contents(void *data, enum storage_outcome outcome, struct kg_str 
         reply_contents(question->request, question->named,
                        doc ? kg_node_get(doc->root, "tables") : NULL);
     }
-    question_free(question);
+    storage_question_free(question);
 }
 
 static void on_rows(void *data, enum storage_outcome outcome, struct kg_str payload)
@@ -115,14 +118,14 @@ static void on_rows(void *data, enum storage_outcome outcome, struct kg_str payl
         reply_storage_error(question->request, payload);
     else
         http_reply(question->request, 200, payload);
-    question_free(question);
+    storage_question_free(question);
 }
 
-static void ask(struct http_request *request, struct host_named named, const char *method,
-                struct kg_str params, storage_done_fn *on_done)
+static void http_storage_ask(struct http_request *request, struct host_named named,
+                             const char *method, struct kg_str params, storage_done_fn *on_done)
 {
     struct kg_err err = {0};
-    struct storage_question *question = question_new(request, named);
+    struct storage_question *question = storage_question_new(request, named);
     const struct storage_request asked = {
         .method = method,
         .params = params,
@@ -132,7 +135,7 @@ static void ask(struct http_request *request, struct host_named named, const cha
     };
     if (storage_ask(host_storage(named.process), &asked, &err) == 0)
         return;
-    question_free(question);
+    storage_question_free(question);
     http_reply_error(request, &err);
 }
 
@@ -147,19 +150,19 @@ void http_handle_storage(struct http_request *request)
     if (sql.data == NULL && (facts.bytes == 0 || facts.damaged)) {
         reply_contents(request, named, NULL);
     } else if (sql.data == NULL) {
-        ask(request, named, "size", KG_STR("{}"), on_contents);
+        http_storage_ask(request, named, "size", KG_STR("{}"), on_contents);
     } else {
         kg_auto(kg_buf_free) struct kg_buf params = {0};
         kg_buf_text(&params, "{\"sql\":");
         kg_json_put_string(&params, sql);
         kg_buf_char(&params, '}');
-        ask(request, named, "query", kg_buf_view(&params), on_rows);
+        http_storage_ask(request, named, "query", kg_buf_view(&params), on_rows);
     }
 }
 
 /* -- a copy, a new start ----------------------------------------------------------------------- */
 
-static void on_exported(void *data, enum storage_outcome outcome, struct kg_str payload)
+static void storage_on_exported(void *data, enum storage_outcome outcome, struct kg_str payload)
 {
     struct storage_question *question = data;
     if (outcome == STORAGE_ERROR) {
@@ -171,7 +174,7 @@ static void on_exported(void *data, enum storage_outcome outcome, struct kg_str 
         kg_buf_char(&body, '}');
         http_reply(question->request, 200, kg_buf_view(&body));
     }
-    question_free(question);
+    storage_question_free(question);
 }
 
 void http_handle_storage_export(struct http_request *request)
@@ -180,10 +183,11 @@ void http_handle_storage_export(struct http_request *request)
     struct host_named named;
     if (!http_find_process(request, &named))
         return;
-    struct storage_question *question = question_new(request, named);
-    if (host_storage_export(named.process, on_exported, question, &question->path, &err) == 0)
+    struct storage_question *question = storage_question_new(request, named);
+    if (host_storage_export(named.process, storage_on_exported, question, &question->path, &err) ==
+        0)
         return;
-    question_free(question);
+    storage_question_free(question);
     http_reply_error(request, &err);
 }
 

@@ -17,7 +17,7 @@ union address {
 
 /* -- addresses --------------------------------------------------------------------------------- */
 
-static bool is_loopback(const union address *address)
+static bool tcp_is_loopback(const union address *address)
 {
     if (address->any.sa_family == AF_INET)
         return ntohl(address->v4.sin_addr.s_addr) >> 24 == 127;
@@ -25,7 +25,7 @@ static bool is_loopback(const union address *address)
 }
 
 /* Host and port of "127.0.0.1:7777" and "[::1]:7777"; false if it is neither. */
-static bool split(const char *bind, char ret_host[INET6_ADDRSTRLEN], int64_t *ret_port)
+static bool tcp_split(const char *bind, char ret_host[INET6_ADDRSTRLEN], int64_t *ret_port)
 {
     const char *colon = strrchr(bind, ':');
     if (colon == NULL || !kg_str_to_int(kg_str(colon + 1), ret_port) || *ret_port < 0 ||
@@ -41,12 +41,12 @@ static bool split(const char *bind, char ret_host[INET6_ADDRSTRLEN], int64_t *re
     return true;
 }
 
-static int read_address(const char *bind, union address *ret_address, struct kg_err *err)
+static int tcp_read_address(const char *bind, union address *ret_address, struct kg_err *err)
 {
     char host[INET6_ADDRSTRLEN];
     int64_t port = 0;
     *ret_address = (union address){0};
-    if (split(bind, host, &port)) {
+    if (tcp_split(bind, host, &port)) {
         const char *number = strcmp(host, "localhost") == 0 ? "127.0.0.1" : host;
         if (uv_ip4_addr(number, (int)port, &ret_address->v4) == 0 ||
             uv_ip6_addr(number, (int)port, &ret_address->v6) == 0)
@@ -80,7 +80,7 @@ void http_source_of(const struct sockaddr *from, struct http_source *ret_source)
     else
         uv_ip4_name(&address.v4, source.text, sizeof(source.text));
     source.key[0] = v6 ? 6 : 4;
-    if (is_loopback(&address))
+    if (tcp_is_loopback(&address))
         source.key[0] = 0;
     else if (v6)
         memcpy(source.key + 1, &address.v6.sin6_addr, 8);
@@ -91,10 +91,10 @@ void http_source_of(const struct sockaddr *from, struct http_source *ret_source)
 
 /* -- listening --------------------------------------------------------------------------------- */
 
-static int check_reach(const union address *address, bool behind_proxy, const char *bind,
-                       struct kg_err *err)
+static int tcp_check_reach(const union address *address, bool behind_proxy, const char *bind,
+                           struct kg_err *err)
 {
-    if (is_loopback(address) || behind_proxy)
+    if (tcp_is_loopback(address) || behind_proxy)
         return 0;
     kg_fail(err, KG_E_INVALID_CONFIG,
             "daemon.bind is \"%s\", which others than this machine can reach", bind);
@@ -105,11 +105,11 @@ static int check_reach(const union address *address, bool behind_proxy, const ch
 int http_address_check(const char *bind, bool behind_proxy, struct kg_err *err)
 {
     union address address;
-    int result = read_address(bind, &address, err);
-    return result < 0 ? result : check_reach(&address, behind_proxy, bind, err);
+    int result = tcp_read_address(bind, &address, err);
+    return result < 0 ? result : tcp_check_reach(&address, behind_proxy, bind, err);
 }
 
-static int start_listening(struct http_server *server, const union address *address)
+static int tcp_start_listening(struct http_server *server, const union address *address)
 {
     uv_tcp_init(loop_uv(server->loop), &server->tcp);
     server->tcp.data = server;
@@ -127,12 +127,13 @@ int http_server_listen_tcp(struct http_server *server, const char *bind, struct 
     union address address;
     uint16_t port;
     int length = sizeof(address);
-    int result = read_address(bind, &address, err);
+    int result = tcp_read_address(bind, &address, err);
     if (result == 0)
-        result = check_reach(&address, http_auth_mode(server->auth) == HTTP_AUTH_PROXY, bind, err);
+        result =
+            tcp_check_reach(&address, http_auth_mode(server->auth) == HTTP_AUTH_PROXY, bind, err);
     if (result < 0)
         return result;
-    result = start_listening(server, &address);
+    result = tcp_start_listening(server, &address);
     if (result == 0)
         result = uv_tcp_getsockname(&server->tcp, &address.any, &length);
     if (result < 0) {

@@ -25,7 +25,7 @@ struct reader {
 
 /* -- to the client ----------------------------------------------------------------------------- */
 
-static void put_missed(struct reader *reader, int64_t t_us)
+static void http_trace_put_missed(struct reader *reader, int64_t t_us)
 {
     kg_auto(kg_buf_free) struct kg_buf body = {0};
     if (reader->missed == 0)
@@ -35,7 +35,7 @@ static void put_missed(struct reader *reader, int64_t t_us)
     trace_put_record(&reader->queue, t_us, kg_buf_view(&body));
 }
 
-static void flush(struct reader *reader)
+static void http_trace_flush(struct reader *reader)
 {
     if (reader->full || reader->queue.length == 0)
         return;
@@ -45,41 +45,42 @@ static void flush(struct reader *reader)
         kg_buf_free(&reader->queue);
 }
 
-static void on_flush(struct loop_task *task)
+static void http_trace_on_flush(struct loop_task *task)
 {
-    flush(KG_CONTAINER(task, struct reader, task));
+    http_trace_flush(KG_CONTAINER(task, struct reader, task));
 }
 
-static int64_t since_start_us(const struct reader *reader, uint64_t at_ns)
+static int64_t http_trace_since_start_us(const struct reader *reader, uint64_t at_ns)
 {
     return ((int64_t)at_ns - (int64_t)reader->start_ns) / 1000;
 }
 
-static void on_room(void *data)
+static void http_trace_on_room(void *data)
 {
     struct reader *reader = data;
     reader->full = false;
-    put_missed(reader, since_start_us(reader, kg_monotonic_ns()));
-    flush(reader);
+    http_trace_put_missed(reader, http_trace_since_start_us(reader, kg_monotonic_ns()));
+    http_trace_flush(reader);
 }
 
 /* One that is alone fits always: its length is bounded. */
-static void on_record(struct host_trace_listener *listener, uint64_t at_ns, struct kg_str body)
+static void http_trace_on_record(struct host_trace_listener *listener, uint64_t at_ns,
+                                 struct kg_str body)
 {
     struct reader *reader = KG_CONTAINER(listener, struct reader, listener);
-    int64_t t_us = since_start_us(reader, at_ns);
+    int64_t t_us = http_trace_since_start_us(reader, at_ns);
     if (reader->queue.length > 0 && reader->queue.length + body.length > reader->queue_max) {
         reader->missed++;
         return;
     }
-    put_missed(reader, t_us);
+    http_trace_put_missed(reader, t_us);
     trace_put_record(&reader->queue, t_us, body);
     loop_defer(reader->loop, &reader->task);
 }
 
 /* -- life -------------------------------------------------------------------------------------- */
 
-static void on_end(struct host_trace_listener *listener)
+static void http_trace_on_end(struct host_trace_listener *listener)
 {
     struct reader *reader = KG_CONTAINER(listener, struct reader, listener);
     loop_undefer(reader->loop, &reader->task);
@@ -90,12 +91,12 @@ static void on_end(struct host_trace_listener *listener)
     free(reader);
 }
 
-static void on_gone(void *data)
+static void http_trace_on_gone(void *data)
 {
     struct reader *reader = data;
     host_trace_unlisten(&reader->listener);
     reader->queue.length = 0;
-    on_end(&reader->listener);
+    http_trace_on_end(&reader->listener);
 }
 
 static void audit_traced(const struct http_request *request, struct host_named named,
@@ -106,13 +107,13 @@ static void audit_traced(const struct http_request *request, struct host_named n
                AUDIT_V_TEXT(http_operator(request)));
 }
 
-static void follow(struct http_request *request, struct host_named named)
+static void http_trace_follow(struct http_request *request, struct host_named named)
 {
     struct kg_err err;
     struct host *host = http_host(request);
     struct reader *reader = kg_alloc(sizeof(*reader));
-    reader->listener.on_record = on_record;
-    reader->listener.on_end = on_end;
+    reader->listener.on_record = http_trace_on_record;
+    reader->listener.on_end = http_trace_on_end;
     if (host_trace_listen(named.process, &reader->listener, &err) < 0) {
         free(reader);
         http_reply_error(request, &err);
@@ -120,18 +121,18 @@ static void follow(struct http_request *request, struct host_named named)
     }
     reader->request = request;
     reader->loop = host_loop(host);
-    reader->task.run = on_flush;
+    reader->task.run = http_trace_on_flush;
     reader->start_ns = kg_monotonic_ns();
     reader->queue_max = (size_t)host_config(host)->limits_trace_queue_bytes;
     host_trace_put_header(named.process, kg_wall_ms(), &reader->queue);
     audit_traced(request, named, "followed");
-    http_on_gone(request, on_gone, reader);
-    http_on_room(request, on_room, reader);
+    http_on_gone(request, http_trace_on_gone, reader);
+    http_on_room(request, http_trace_on_room, reader);
     http_reply_begin(request, 200, ndjson);
     if (request->method == HTTP_HEAD)
-        on_gone(reader);
+        http_trace_on_gone(reader);
     else
-        flush(reader);
+        http_trace_flush(reader);
 }
 
 /* -- what was kept ----------------------------------------------------------------------------- */
@@ -198,7 +199,7 @@ void http_handle_trace(struct http_request *request)
     else if (kg_str_is(of, "crash"))
         reply_crash(request, named);
     else
-        follow(request, named);
+        http_trace_follow(request, named);
 }
 
 static void put_ring(struct kg_json_writer *json, const char *key, const struct trace_ring *ring)

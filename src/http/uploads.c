@@ -45,7 +45,7 @@ static void upload_free(struct upload *upload)
 /* -- on the worker ----------------------------------------------------------------------------- */
 
 /* Those that stood for long enough go; how many are left. */
-static size_t sweep(int folder)
+static size_t uploads_sweep(int folder)
 {
     size_t left = 0;
     DIR *dir = fdopendir(fcntl(folder, F_DUPFD_CLOEXEC, 0));
@@ -64,9 +64,9 @@ static size_t sweep(int folder)
     return left;
 }
 
-static int begin(struct upload *upload, int folder)
+static int uploads_begin(struct upload *upload, int folder)
 {
-    if (sweep(folder) >= UPLOADS_MAX) {
+    if (uploads_sweep(folder) >= UPLOADS_MAX) {
         kg_fail(&upload->err, KG_E_BUSY, "%d files were handed over within the last hour",
                 UPLOADS_MAX);
         return kg_hint(&upload->err, "wait, or install it by its path: kaged plugin install FILE");
@@ -79,7 +79,7 @@ static int begin(struct upload *upload, int folder)
 }
 
 /* The next piece, behind what is there. */
-static int append(struct upload *upload, int folder)
+static int uploads_append(struct upload *upload, int folder)
 {
     struct stat there;
     kg_auto(kg_close) int own =
@@ -111,8 +111,8 @@ static void run_upload(struct loop_job *job)
     kg_auto(kg_close) int folder = open(upload->folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (folder < 0)
         kg_fail_errno(&upload->err, errno, "open the folder %s", upload->folder);
-    else if (upload->id != NULL || begin(upload, folder) == 0)
-        append(upload, folder);
+    else if (upload->id != NULL || uploads_begin(upload, folder) == 0)
+        uploads_append(upload, folder);
 }
 
 /* -- on the loop ------------------------------------------------------------------------------- */
@@ -139,7 +139,7 @@ static void on_uploaded(struct loop_job *job)
 }
 
 /* One word that is a file's name on every machine. */
-static int check_name(struct kg_str name, struct kg_err *err)
+static int uploads_check_name(struct kg_str name, struct kg_err *err)
 {
     kg_auto(kg_free) char *text = kg_str_dup(name);
     bool is_plain = name.length > 0 && name.length <= NAME_MAX_BYTES && name.data[0] != '.';
@@ -153,7 +153,7 @@ static int check_name(struct kg_str name, struct kg_err *err)
                         ".tar.gz");
 }
 
-static int check_id(struct kg_str id, struct kg_err *err)
+static int uploads_check_id(struct kg_str id, struct kg_err *err)
 {
     bool is_one = kg_str_starts(id, ID_PREFIX) && id.length < sizeof(struct kg_id);
     for (size_t i = strlen(ID_PREFIX); i < id.length; i++)
@@ -164,7 +164,7 @@ static int check_id(struct kg_str id, struct kg_err *err)
 }
 
 /* NULL with the reason. */
-static unsigned char *decode(struct kg_str text, size_t *ret_length, struct kg_err *err)
+static unsigned char *uploads_decode(struct kg_str text, size_t *ret_length, struct kg_err *err)
 {
     unsigned char *bytes = kg_alloc(text.length / 4 * 3 + 3);
     if (kg_base64_read(text, bytes, ret_length))
@@ -182,8 +182,8 @@ void http_handle_upload(struct http_request *request)
     struct kg_err err = {0};
     size_t length = 0;
     unsigned char *bytes = NULL;
-    if (check_name(name, &err) == 0 && check_id(id, &err) == 0)
-        bytes = decode(kg_node_text(body, "content"), &length, &err);
+    if (uploads_check_name(name, &err) == 0 && uploads_check_id(id, &err) == 0)
+        bytes = uploads_decode(kg_node_text(body, "content"), &length, &err);
     if (bytes == NULL) {
         http_reply_error(request, &err);
         return;

@@ -55,7 +55,7 @@ struct http_websocket {
 /* -- the handshake ----------------------------------------------------------------------------- */
 
 /* Whether a list of tokens has the given one. */
-static bool has_token(struct kg_str list, const char *token)
+static bool websocket_has_token(struct kg_str list, const char *token)
 {
     size_t length = strlen(token);
     while (list.length > 0) {
@@ -84,13 +84,13 @@ static bool is_key(struct kg_str key)
 static int check_handshake(struct http_request *request)
 {
     struct kg_str version = http_header(request, "sec-websocket-version");
-    if (!has_token(http_header(request, "upgrade"), "websocket") || request->http_1_0 ||
+    if (!websocket_has_token(http_header(request, "upgrade"), "websocket") || request->http_1_0 ||
         request->method != HTTP_GET) {
         kg_fail(http_request_refuse(request, 426), KG_E_USAGE, "this route speaks WebSocket only");
         kg_hint(&request->refusal->err, "ask with Connection: Upgrade and Upgrade: websocket");
         return -1;
     }
-    if (!has_token(http_header(request, "connection"), "upgrade"))
+    if (!websocket_has_token(http_header(request, "connection"), "upgrade"))
         return kg_fail(http_request_refuse(request, 0), KG_E_USAGE,
                        "WebSocket: Connection has no upgrade in it");
     if (!kg_str_is(version, "13"))
@@ -102,7 +102,7 @@ static int check_handshake(struct http_request *request)
     return 0;
 }
 
-static int check_count(struct http_request *request)
+static int websocket_check_count(struct http_request *request)
 {
     const struct http_server *server = http_connection_server(request->connection);
     if (server->stopped)
@@ -176,7 +176,7 @@ static void put_fragment(struct http_websocket *socket)
 }
 
 /* Puts one frame into the buffer; false: there is none. */
-static bool put_next(struct http_websocket *socket)
+static bool websocket_put_next(struct http_websocket *socket)
 {
     if (socket->close_sent)
         return false;
@@ -200,7 +200,7 @@ static bool put_next(struct http_websocket *socket)
     return true;
 }
 
-static void flush(struct http_websocket *socket)
+static void websocket_flush(struct http_websocket *socket)
 {
     struct kg_str out = kg_buf_view(&socket->out);
     socket->writing = out.length > 0 && !http_connection_put(socket->connection, &out, 1);
@@ -209,39 +209,39 @@ static void flush(struct http_websocket *socket)
         kg_buf_free(&socket->out);
 }
 
-static void on_due(struct loop_timer *timer);
+static void websocket_on_due(struct loop_timer *timer);
 static void socket_free(struct http_websocket *socket);
 
 /* Nothing more is said; the client is left at once, or once it has read the farewell. */
-static void leave(struct http_websocket *socket, bool abrupt)
+static void websocket_leave(struct http_websocket *socket, bool abrupt)
 {
     http_connection_end(socket->connection, abrupt);
     socket_free(socket);
 }
 
 /* Writes as much as the socket takes. */
-static void write_out(struct http_websocket *socket)
+static void websocket_write_out(struct http_websocket *socket)
 {
     while (!socket->writing) {
-        while (socket->out.length < OUT_MAX && put_next(socket))
+        while (socket->out.length < OUT_MAX && websocket_put_next(socket))
             ;
         if (socket->out.length == 0)
             break;
-        flush(socket);
+        websocket_flush(socket);
     }
 }
 
 /* The last thing that a callback does: the socket may end. */
-static void pump(struct http_websocket *socket)
+static void websocket_pump(struct http_websocket *socket)
 {
-    write_out(socket);
+    websocket_write_out(socket);
     if (socket->close_sent && !socket->writing && (socket->close_received || socket->faulty))
-        leave(socket, socket->close_received);
+        websocket_leave(socket, socket->close_received);
 }
 
-static void on_task(struct loop_task *task)
+static void websocket_on_task(struct loop_task *task)
 {
-    pump(KG_CONTAINER(task, struct http_websocket, task));
+    websocket_pump(KG_CONTAINER(task, struct http_websocket, task));
 }
 
 /* Later: many messages of one turn then go out in one write. */
@@ -259,7 +259,7 @@ static bool is_ending(const struct http_websocket *socket)
 static void begin_end(struct http_websocket *socket)
 {
     socket->farewell.due = true;
-    loop_timer_start(socket->server->loop, &socket->timer, CLOSE_WAIT_MS, on_due);
+    loop_timer_start(socket->server->loop, &socket->timer, CLOSE_WAIT_MS, websocket_on_due);
 }
 
 static void say_farewell(struct http_websocket *socket, unsigned code, const char *reason)
@@ -292,7 +292,7 @@ static ssize_t on_frame_wanted(uint8_t *to, size_t length, int flags, void *data
     return (ssize_t)length;
 }
 
-static void reject(struct http_websocket *socket, unsigned code, const char *reason)
+static void websocket_reject(struct http_websocket *socket, unsigned code, const char *reason)
 {
     socket->faulty = true;
     say_farewell(socket, code, reason);
@@ -311,11 +311,12 @@ static void on_close_frame(struct http_websocket *socket)
     unsigned code = got->length >= 2 ? (unsigned)got->data[0] << 8 | got->data[1] : 0;
     struct kg_str reason = {(const char *)got->data + 2, got->length >= 2 ? got->length - 2 : 0};
     if (got->length == 1 || (got->length >= 2 && !is_close_code(code))) {
-        reject(socket, WSLAY_CODE_PROTOCOL_ERROR, "a close frame with a bad code");
+        websocket_reject(socket, WSLAY_CODE_PROTOCOL_ERROR, "a close frame with a bad code");
         return;
     }
     if (kg_utf8_valid(reason) != reason.length) {
-        reject(socket, WSLAY_CODE_INVALID_FRAME_PAYLOAD_DATA, "a close frame that is not UTF-8");
+        websocket_reject(socket, WSLAY_CODE_INVALID_FRAME_PAYLOAD_DATA,
+                         "a close frame that is not UTF-8");
         return;
     }
     socket->close_received = true;
@@ -340,14 +341,16 @@ static void on_control_frame(struct http_websocket *socket, uint8_t opcode)
 static void on_frame(struct http_websocket *socket, const struct wslay_frame_iocb *frame)
 {
     if (frame->rsv != 0 || !frame->mask) {
-        reject(socket, WSLAY_CODE_PROTOCOL_ERROR,
-               frame->mask ? "a reserved bit is set" : "a frame is not masked");
+        websocket_reject(socket, WSLAY_CODE_PROTOCOL_ERROR,
+                         frame->mask ? "a reserved bit is set" : "a frame is not masked");
     } else if (frame->opcode == WSLAY_TEXT_FRAME) {
-        reject(socket, WSLAY_CODE_POLICY_VIOLATION, "nothing can be said here, only heard");
+        websocket_reject(socket, WSLAY_CODE_POLICY_VIOLATION,
+                         "nothing can be said here, only heard");
     } else if (frame->opcode == WSLAY_BINARY_FRAME) {
-        reject(socket, WSLAY_CODE_UNSUPPORTED_DATA, "nothing can be said here, only heard");
+        websocket_reject(socket, WSLAY_CODE_UNSUPPORTED_DATA,
+                         "nothing can be said here, only heard");
     } else if (frame->opcode < WSLAY_CONNECTION_CLOSE || frame->opcode > WSLAY_PONG) {
-        reject(socket, WSLAY_CODE_PROTOCOL_ERROR, "a frame of an unknown kind");
+        websocket_reject(socket, WSLAY_CODE_PROTOCOL_ERROR, "a frame of an unknown kind");
     } else {
         memcpy(socket->got.data + socket->got.length, frame->data, frame->data_length);
         socket->got.length += frame->data_length;
@@ -369,12 +372,12 @@ static void on_bytes(void *data, const char *bytes, size_t length)
         if (result == WSLAY_ERR_WANT_READ)
             break;
         if (result < 0)
-            reject(socket, WSLAY_CODE_PROTOCOL_ERROR, "a frame that is not well formed");
+            websocket_reject(socket, WSLAY_CODE_PROTOCOL_ERROR, "a frame that is not well formed");
         else
             on_frame(socket, &frame);
     }
     socket->in = KG_STR_NULL;
-    pump(socket);
+    websocket_pump(socket);
 }
 
 /* -- time -------------------------------------------------------------------------------------- */
@@ -383,45 +386,45 @@ static void start_pinging(struct http_websocket *socket)
 {
     socket->heard = false;
     loop_timer_start(socket->server->loop, &socket->timer, socket->server->limits.websocket_ping_ms,
-                     on_due);
+                     websocket_on_due);
 }
 
-static void on_due(struct loop_timer *timer)
+static void websocket_on_due(struct loop_timer *timer)
 {
     struct http_websocket *socket = KG_CONTAINER(timer, struct http_websocket, timer);
     if (is_ending(socket) || (!socket->heard && socket->writing)) {
-        leave(socket, true); /* it does not even read */
+        websocket_leave(socket, true); /* it does not even read */
         return;
     }
     if (!http_auth_still_counts(socket->server->auth, socket->via, &socket->credential_id)) {
-        reject(socket, WSLAY_CODE_POLICY_VIOLATION, NOT_ANY_MORE);
+        websocket_reject(socket, WSLAY_CODE_POLICY_VIOLATION, NOT_ANY_MORE);
     } else if (socket->heard) {
         socket->ping.due = true;
         start_pinging(socket);
     } else {
-        reject(socket, WSLAY_CODE_INTERNAL_SERVER_ERROR, "no answer to a ping");
+        websocket_reject(socket, WSLAY_CODE_INTERNAL_SERVER_ERROR, "no answer to a ping");
     }
-    pump(socket);
+    websocket_pump(socket);
 }
 
 /* -- life -------------------------------------------------------------------------------------- */
 
-static void on_drained(void *data)
+static void websocket_on_drained(void *data)
 {
     struct http_websocket *socket = data;
     socket->writing = false;
-    pump(socket);
+    websocket_pump(socket);
 }
 
 /* What waits goes before the farewell, as far as the socket takes it. */
-static void on_stop(void *data)
+static void websocket_on_stop(void *data)
 {
     struct http_websocket *socket = data;
     if (is_ending(socket))
         return;
-    write_out(socket);
+    websocket_write_out(socket);
     say_farewell(socket, WSLAY_CODE_GOING_AWAY, "the daemon stops");
-    pump(socket);
+    websocket_pump(socket);
 }
 
 static void socket_free(struct http_websocket *socket)
@@ -442,8 +445,8 @@ static void on_doubt(void *data)
     struct http_websocket *socket = data;
     if (http_auth_still_counts(socket->server->auth, socket->via, &socket->credential_id))
         return;
-    reject(socket, WSLAY_CODE_POLICY_VIOLATION, NOT_ANY_MORE);
-    pump(socket);
+    websocket_reject(socket, WSLAY_CODE_POLICY_VIOLATION, NOT_ANY_MORE);
+    websocket_pump(socket);
 }
 
 static void on_connection_gone(void *data)
@@ -453,8 +456,8 @@ static void on_connection_gone(void *data)
 
 static const struct http_takeover takeover = {
     .on_bytes = on_bytes,
-    .on_drained = on_drained,
-    .on_stop = on_stop,
+    .on_drained = websocket_on_drained,
+    .on_stop = websocket_on_stop,
     .on_doubt = on_doubt,
     .on_gone = on_connection_gone,
 };
@@ -466,7 +469,7 @@ struct http_websocket *http_websocket_new(struct http_request *request,
         .send_callback = on_frame_bytes,
         .recv_callback = on_frame_wanted,
     };
-    if (check_handshake(request) < 0 || check_count(request) < 0) {
+    if (check_handshake(request) < 0 || websocket_check_count(request) < 0) {
         http_reply_error(request, &request->refusal->err);
         return NULL;
     }
@@ -478,13 +481,13 @@ struct http_websocket *http_websocket_new(struct http_request *request,
     socket->credential_id = request->credential_id;
     socket->ops = ops;
     socket->data = data;
-    socket->task.run = on_task;
+    socket->task.run = websocket_on_task;
     if (wslay_frame_context_init(&socket->frames, &callbacks, socket) != 0)
         abort(); /* fails only without memory */
     socket->server->websocket_count++;
     socket->connection = http_connection_take(request, kg_buf_view(&head), &takeover, socket);
     socket->heard = true;
     loop_timer_start(socket->server->loop, &socket->timer, socket->server->limits.websocket_ping_ms,
-                     on_due);
+                     websocket_on_due);
     return socket;
 }

@@ -14,7 +14,7 @@ struct rest {
 };
 
 /* Closing at once would take the answer from a client that is still sending. */
-static void finish(struct http_connection *connection)
+static void http_write_finish(struct http_connection *connection)
 {
     if (!connection->unread || connection->input_ended ||
         shutdown(http_connection_fd(connection), SHUT_WR) < 0) {
@@ -27,11 +27,11 @@ static void finish(struct http_connection *connection)
     http_connection_start_timer(connection, LINGER_MS);
 }
 
-static void on_answered(struct http_connection *connection)
+static void http_write_on_answered(struct http_connection *connection)
 {
     connection->phase = READING;
     if (connection->last)
-        finish(connection);
+        http_write_finish(connection);
     if (connection->phase != CLOSED && !connection->advancing)
         loop_defer(connection->server->loop, &connection->task);
 }
@@ -42,11 +42,11 @@ size_t http_write_left(struct http_connection *connection)
 }
 
 /* All that was written is taken. */
-static void on_drained(struct http_connection *connection)
+static void http_write_on_drained(struct http_connection *connection)
 {
     struct http_request *request = connection->request;
     if (connection->phase == WRITING) {
-        on_answered(connection);
+        http_write_on_answered(connection);
     } else if (connection->takeover != NULL) {
         connection->takeover->on_drained(connection->takeover_data);
     } else if (connection->phase == RUNNING) {
@@ -67,7 +67,7 @@ static void on_rest_written(uv_write_t *write, int status)
     if (status < 0)
         http_connection_close(connection);
     else if (http_write_left(connection) == 0)
-        on_drained(connection);
+        http_write_on_drained(connection);
 }
 
 void http_write_watch(struct http_connection *connection)
@@ -101,8 +101,9 @@ static int write_rest(struct http_connection *connection, const uv_buf_t *buffer
     return result;
 }
 
-/* 0: all is taken; 1: on_drained follows; negative: the connection is of no use any more. */
-static int put(struct http_connection *connection, const uv_buf_t *buffers, size_t count)
+/* 0: all is taken; 1: http_write_on_drained follows; negative: the connection is of no use any
+ * more. */
+static int http_write_put(struct http_connection *connection, const uv_buf_t *buffers, size_t count)
 {
     size_t length = 0;
     for (size_t i = 0; i < count; i++)
@@ -127,7 +128,7 @@ void http_connection_finish(struct http_connection *connection, bool keep_alive)
     connection->request = NULL;
     connection->last = !keep_alive;
     if (http_write_left(connection) == 0) {
-        on_answered(connection);
+        http_write_on_answered(connection);
     } else {
         connection->phase = WRITING;
         http_write_watch(connection);
@@ -138,7 +139,7 @@ void http_connection_send(struct http_connection *connection, struct kg_str head
                           struct kg_str body, bool keep_alive)
 {
     const uv_buf_t buffers[2] = {buffer_of(head), buffer_of(body)};
-    if (put(connection, buffers, body.length > 0 ? 2 : 1) >= 0) {
+    if (http_write_put(connection, buffers, body.length > 0 ? 2 : 1) >= 0) {
         http_connection_finish(connection, keep_alive);
     } else {
         connection->request = NULL; /* it is answered, if to nobody */
@@ -159,7 +160,7 @@ bool http_connection_put(struct http_connection *connection, const struct kg_str
     uv_buf_t buffers[HTTP_PARTS_MAX];
     for (size_t i = 0; i < count; i++)
         buffers[i] = buffer_of(parts[i]);
-    int result = connection->broken ? 1 : put(connection, buffers, count);
+    int result = connection->broken ? 1 : http_write_put(connection, buffers, count);
     if (result < 0)
         http_connection_close_later(connection);
     else if (result > 0 && connection->phase == RUNNING && !loop_timer_running(&connection->timer))

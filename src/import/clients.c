@@ -71,7 +71,7 @@ static void add_projects(const struct kg_node *root, const char *client, const c
     }
 }
 
-static struct kg_doc *read_text(struct kg_str text, const char *path, struct kg_err *err)
+static struct kg_doc *clients_read_text(struct kg_str text, const char *path, struct kg_err *err)
 {
     if (kg_str_ends(kg_str(path), ".toml"))
         return kg_toml_read(text, err);
@@ -84,7 +84,7 @@ static struct kg_doc *read_text(struct kg_str text, const char *path, struct kg_
 int import_parse(struct kg_str text, const char *path, const char *client, const char *folder,
                  struct import_list *list, struct kg_err *err)
 {
-    kg_auto(kg_doc_cleanup) struct kg_doc *doc = read_text(text, path, err);
+    kg_auto(kg_doc_cleanup) struct kg_doc *doc = clients_read_text(text, path, err);
     if (doc == NULL) {
         err->code = KG_E_INVALID_CONFIG;
         kg_wrap_file(err, path);
@@ -98,17 +98,17 @@ int import_parse(struct kg_str text, const char *path, const char *client, const
 /* -- finding them ------------------------------------------------------------------------------ */
 
 /* A folder of a client's own (.vscode) is in the project's. */
-static char *project_of(const char *path)
+static char *clients_project_of(const char *path)
 {
     kg_auto(kg_free) char *folder = kg_path_folder(path);
     return kg_path_name(folder)[0] == '.' ? kg_path_folder(folder) : kg_steal(&folder);
 }
 
-static int read_file(const char *path, const char *client, struct import_list *list,
-                     struct kg_err *err)
+static int clients_read_file(const char *path, const char *client, struct import_list *list,
+                             struct kg_err *err)
 {
     kg_auto(kg_buf_free) struct kg_buf text = {0};
-    kg_auto(kg_free) char *folder = project_of(path);
+    kg_auto(kg_free) char *folder = clients_project_of(path);
     int result = kg_read_file(path, FILE_BYTES_MAX, &text, err);
     if (result == 0)
         result = import_parse(kg_buf_view(&text), path, client, folder, list, err);
@@ -134,7 +134,7 @@ void import_find(const char *home, const char *here, struct import_list *list)
         kg_auto(kg_free) char *path = kg_path_join(folder, places[i].path);
         if (kg_list_has(list->files, kg_str(path)) || access(path, F_OK) < 0)
             continue;
-        if (read_file(path, places[i].client, list, &err) < 0)
+        if (clients_read_file(path, places[i].client, list, &err) < 0)
             kg_list_add(&list->problems, kg_strdup(err.message));
     }
 }
@@ -157,7 +157,7 @@ int import_read(const char *path, struct import_list *list, struct kg_err *err)
         err->code = errno == ENOENT ? KG_E_NOT_FOUND : err->code;
         return -EINVAL;
     }
-    return read_file(real, client_of(real), list, err);
+    return clients_read_file(real, client_of(real), list, err);
 }
 
 /* -- the list ---------------------------------------------------------------------------------- */

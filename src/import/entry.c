@@ -31,7 +31,7 @@ struct work {
     bool is_unset; /* and so must one that nobody has set */
 };
 
-static void give_up(struct work *work, enum import_kind kind, char *why)
+static void import_entry_give_up(struct work *work, enum import_kind kind, char *why)
 {
     free(work->server->why);
     work->server->kind = kind;
@@ -54,7 +54,7 @@ static char *key_name(struct kg_str text)
     return kg_buf_terminate(&name);
 }
 
-static void add_key(struct import_server *server, char *name, struct kg_str value)
+static void import_entry_add_key(struct import_server *server, char *name, struct kg_str value)
 {
     server->keys = kg_realloc(server->keys, (server->key_count + 1) * sizeof(*server->keys));
     server->keys[server->key_count++] =
@@ -62,7 +62,8 @@ static void add_key(struct import_server *server, char *name, struct kg_str valu
 }
 
 /* Appends ${env.NAME}, which stands for it from now on. */
-static void put_key(struct work *work, struct kg_str text, struct kg_str value, struct kg_buf *out)
+static void import_entry_put_key(struct work *work, struct kg_str text, struct kg_str value,
+                                 struct kg_buf *out)
 {
     struct import_server *server = work->server;
     if (work->in_value) {
@@ -76,27 +77,27 @@ static void put_key(struct work *work, struct kg_str text, struct kg_str value, 
     for (size_t i = 0; i < server->key_count; i++)
         if (strcmp(server->keys[i].name, name) == 0)
             return;
-    add_key(server, kg_steal(&name), value);
+    import_entry_add_key(server, kg_steal(&name), value);
 }
 
 /* -- what stands for something else ------------------------------------------------------------ */
 
-static void put_variable(struct work *work, struct kg_str name, struct kg_str otherwise,
-                         struct kg_buf *out)
+static void import_entry_put_variable(struct work *work, struct kg_str name,
+                                      struct kg_str otherwise, struct kg_buf *out)
 {
     kg_auto(kg_free) char *variable = kg_str_dup(name);
     const char *value = getenv(variable);
     if (value != NULL && import_is_key(name, kg_str(value)))
-        put_key(work, name, kg_str(value), out);
+        import_entry_put_key(work, name, kg_str(value), out);
     else if (value != NULL)
         kg_buf_text(out, value);
     else if (otherwise.data != NULL)
         kg_buf_str(out, otherwise);
     else
-        put_key(work, name, KG_STR_NULL, out);
+        import_entry_put_key(work, name, KG_STR_NULL, out);
 }
 
-static bool is_variable(struct kg_str name)
+static bool import_entry_is_variable(struct kg_str name)
 {
     bool good = name.length > 0 && name.length < 128 && !kg_is_digit(name.data[0]);
     for (size_t i = 0; good && i < name.length; i++)
@@ -105,26 +106,27 @@ static bool is_variable(struct kg_str name)
 }
 
 /* inside: what stands between the braces. False: nobody knows what it means. */
-static bool put_reference(struct work *work, struct kg_str inside, struct kg_buf *out)
+static bool import_entry_put_reference(struct work *work, struct kg_str inside, struct kg_buf *out)
 {
     if (kg_str_is(inside, "workspaceFolder") || kg_str_is(inside, "workspaceRoot")) {
         kg_buf_text(out, work->entry->folder);
         return true;
     }
     if (kg_str_is(inside, "userHome")) {
-        put_variable(work, KG_STR("HOME"), KG_STR_NULL, out);
+        import_entry_put_variable(work, KG_STR("HOME"), KG_STR_NULL, out);
         return true;
     }
     if (kg_str_starts(inside, "input:")) {
-        put_key(work, kg_str_from(inside, strlen("input:")), KG_STR_NULL, out);
+        import_entry_put_key(work, kg_str_from(inside, strlen("input:")), KG_STR_NULL, out);
         return true;
     }
     inside = kg_str_starts(inside, "env:") ? kg_str_from(inside, strlen("env:")) : inside;
     const char *colon = memmem(inside.data, inside.length, ":-", 2);
     struct kg_str name = colon ? kg_str_first(inside, (size_t)(colon - inside.data)) : inside;
-    if (!is_variable(name))
+    if (!import_entry_is_variable(name))
         return false;
-    put_variable(work, name, colon ? kg_str_from(inside, name.length + 2) : KG_STR_NULL, out);
+    import_entry_put_variable(work, name,
+                              colon ? kg_str_from(inside, name.length + 2) : KG_STR_NULL, out);
     return true;
 }
 
@@ -148,13 +150,13 @@ static void expand(struct work *work, struct kg_str text, struct kg_buf *out)
     struct kg_str inside;
     const char *begin;
     if (kg_str_starts(text, "~/")) {
-        put_variable(work, KG_STR("HOME"), KG_STR_NULL, out);
+        import_entry_put_variable(work, KG_STR("HOME"), KG_STR_NULL, out);
         text = kg_str_from(text, 1);
     }
     while ((begin = next_reference(text, &inside)) != NULL) {
         kg_buf_append(out, text.data, (size_t)(begin - text.data));
         size_t end = (size_t)(inside.data + inside.length + 1 - text.data);
-        if (!put_reference(work, inside, out))
+        if (!import_entry_put_reference(work, inside, out))
             kg_buf_append(out, begin, (size_t)(text.data + end - begin));
         text = kg_str_from(text, end);
     }
@@ -162,7 +164,8 @@ static void expand(struct work *work, struct kg_str text, struct kg_buf *out)
 }
 
 /* A number or true is as good as the text of it. */
-static bool put_value(struct work *work, const struct kg_node *node, struct kg_buf *out)
+static bool import_entry_put_value(struct work *work, const struct kg_node *node,
+                                   struct kg_buf *out)
 {
     if (node->type == KG_STRING && node->text.length <= WORD_MAX &&
         memchr(node->text.data, '\0', node->text.length) == NULL)
@@ -181,12 +184,13 @@ static bool has_reference(const struct kg_buf *text)
     return text->length > 0 && memmem(text->data, text->length, REFERENCE, strlen(REFERENCE));
 }
 
-static void add_header(struct work *work, struct kg_str name, const struct kg_buf *value)
+static void import_entry_add_header(struct work *work, struct kg_str name,
+                                    const struct kg_buf *value)
 {
     kg_auto(kg_buf_free) struct kg_buf pair = {0};
     kg_buf_printf(&pair, "%.*s=", KG_STR_ARG(name));
     if (!has_reference(value) && import_is_key(name, kg_buf_view(value)))
-        put_key(work, name, kg_buf_view(value), &pair);
+        import_entry_put_key(work, name, kg_buf_view(value), &pair);
     else
         kg_buf_str(&pair, kg_buf_view(value));
     kg_list_add(&work->server->headers, kg_str_dup(kg_buf_view(&pair)));
@@ -198,12 +202,13 @@ static bool add_variable(struct work *work, struct kg_str name, const struct kg_
     kg_auto(kg_buf_free) struct kg_buf value = {0};
     work->in_value = true;
     work->had_key = work->is_unset = false;
-    bool is_good = put_value(work, node, &value);
+    bool is_good = import_entry_put_value(work, node, &value);
     work->in_value = false;
     if (!is_good)
         return false;
     if (work->had_key || import_is_key(name, kg_buf_view(&value)))
-        add_key(work->server, kg_str_dup(name), work->is_unset ? KG_STR_NULL : kg_buf_view(&value));
+        import_entry_add_key(work->server, kg_str_dup(name),
+                             work->is_unset ? KG_STR_NULL : kg_buf_view(&value));
     else
         kg_list_add(&work->server->env,
                     kg_format("%.*s=%.*s", KG_STR_ARG(name), KG_STR_ARG(kg_buf_view(&value))));
@@ -221,15 +226,16 @@ static bool is_header(struct kg_str name)
 static bool add_written_header(struct work *work, struct kg_str name, const struct kg_node *node)
 {
     kg_auto(kg_buf_free) struct kg_buf value = {0};
-    if (!is_header(name) || !put_value(work, node, &value))
+    if (!is_header(name) || !import_entry_put_value(work, node, &value))
         return false;
-    add_header(work, name, &value);
+    import_entry_add_header(work, name, &value);
     return true;
 }
 
 static bool add_written_variable(struct work *work, struct kg_str name, const struct kg_node *node)
 {
-    return is_variable(name) && !kg_str_starts(name, "KAGED_") && add_variable(work, name, node);
+    return import_entry_is_variable(name) && !kg_str_starts(name, "KAGED_") &&
+           add_variable(work, name, node);
 }
 
 static void take_pairs(struct work *work, const char *key,
@@ -253,16 +259,16 @@ static void take_headers_of_variables(struct work *work)
         kg_auto(kg_buf_free) struct kg_buf value = {0};
         const struct kg_member *pair = &pairs->members[i];
         if (!is_header(pair->key) || pair->value.type != KG_STRING ||
-            !is_variable(pair->value.text))
+            !import_entry_is_variable(pair->value.text))
             continue;
-        put_variable(work, pair->value.text, KG_STR_NULL, &value);
-        add_header(work, pair->key, &value);
+        import_entry_put_variable(work, pair->value.text, KG_STR_NULL, &value);
+        import_entry_add_header(work, pair->key, &value);
     }
-    if (is_variable(bearer)) {
+    if (import_entry_is_variable(bearer)) {
         kg_auto(kg_buf_free) struct kg_buf value = {0};
         kg_buf_text(&value, "Bearer ");
-        put_variable(work, bearer, KG_STR_NULL, &value);
-        add_header(work, KG_STR("Authorization"), &value);
+        import_entry_put_variable(work, bearer, KG_STR_NULL, &value);
+        import_entry_add_header(work, KG_STR("Authorization"), &value);
     }
 }
 
@@ -300,7 +306,7 @@ static void warn_of_key(struct work *work)
 }
 
 /* A path from the file's folder means another one elsewhere. */
-static void put_path(const struct work *work, struct kg_str word, struct kg_buf *out)
+static void import_entry_put_path(const struct work *work, struct kg_str word, struct kg_buf *out)
 {
     bool is_relative = kg_str_is(word, ".") || kg_str_is(word, "..") || kg_str_starts(word, "./") ||
                        kg_str_starts(word, "../");
@@ -320,29 +326,29 @@ static void add_argument(struct work *work, const char *before_or_null, const ch
     size_t count = kg_list_count(work->server->args);
     size_t key = text.length > 0 ? key_at(kg_str(before_or_null), text) : 0;
     if (strstr(word, REFERENCE) != NULL || key == text.length) {
-        put_path(work, text, &out);
+        import_entry_put_path(work, text, &out);
     } else {
         kg_auto(kg_free) char *name = kg_format("ARG_%zu", count + 1);
         kg_buf_str(&out, kg_str_first(text, key));
-        put_key(work, kg_str(name), kg_str_from(text, key), &out);
+        import_entry_put_key(work, kg_str(name), kg_str_from(text, key), &out);
     }
     if (has_reference(&out))
         warn_of_key(work);
     kg_list_add(&work->server->args, kg_str_dup(kg_buf_view(&out)));
 }
 
-static void add_arguments(struct work *work, size_t from)
+static void import_entry_add_arguments(struct work *work, size_t from)
 {
     for (char **word = work->words + from; *word != NULL; word++)
         add_argument(work, word > work->words ? word[-1] : NULL, *word);
 }
 
 /* False: they cannot be read. */
-static bool add_words(struct work *work, const struct kg_node *node)
+static bool import_entry_add_words(struct work *work, const struct kg_node *node)
 {
     for (uint32_t i = 0; node != NULL && i < node->count; i++) {
         kg_auto(kg_buf_free) struct kg_buf word = {0};
-        if (i >= WORDS_MAX || !put_value(work, &node->items[i], &word))
+        if (i >= WORDS_MAX || !import_entry_put_value(work, &node->items[i], &word))
             return false;
         kg_list_add(&work->words, kg_str_dup(kg_buf_view(&word)));
     }
@@ -350,24 +356,25 @@ static bool add_words(struct work *work, const struct kg_node *node)
 }
 
 /* As one list, whichever way a client writes it. */
-static bool take_words(struct work *work)
+static bool import_entry_take_words(struct work *work)
 {
     const struct kg_node *node = work->entry->node;
     const struct kg_node *command = kg_node_get(node, "command");
     if (command != NULL && command->type == KG_STRING) {
         kg_auto(kg_buf_free) struct kg_buf word = {0};
-        if (!put_value(work, command, &word))
+        if (!import_entry_put_value(work, command, &word))
             return false;
         kg_list_add(&work->words, kg_str_dup(kg_buf_view(&word)));
-    } else if (command != NULL && (command->type != KG_ARRAY || !add_words(work, command))) {
+    } else if (command != NULL &&
+               (command->type != KG_ARRAY || !import_entry_add_words(work, command))) {
         return false;
     }
-    return add_words(work, kg_node_typed(node, "args", KG_ARRAY));
+    return import_entry_add_words(work, kg_node_typed(node, "args", KG_ARRAY));
 }
 
 /* -- remote ------------------------------------------------------------------------------------ */
 
-static bool is_loopback(const char *url)
+static bool import_entry_is_loopback(const char *url)
 {
     static const char *const hosts[] = {"http://127.0.0.1", "http://localhost", "http://[::1]"};
     for (size_t i = 0; i < KG_COUNT(hosts); i++) {
@@ -378,10 +385,10 @@ static bool is_loopback(const char *url)
     return false;
 }
 
-static void take_url(struct work *work, const char *url)
+static void import_entry_take_url(struct work *work, const char *url)
 {
-    if (strncmp(url, "https://", 8) != 0 && !is_loopback(url)) {
-        give_up(work, IMPORT_BAD, kg_strdup("its URL is not https://"));
+    if (strncmp(url, "https://", 8) != 0 && !import_entry_is_loopback(url)) {
+        import_entry_give_up(work, IMPORT_BAD, kg_strdup("its URL is not https://"));
         return;
     }
     work->server->kind = IMPORT_REMOTE;
@@ -397,7 +404,7 @@ static void take_header_word(struct work *work, const char *word)
         rest = kg_str_from(rest, 1);
     kg_buf_str(&value, rest);
     if (is_header(name))
-        add_header(work, name, &value);
+        import_entry_add_header(work, name, &value);
 }
 
 /* A bridge to a remote server, which we are ourselves. */
@@ -411,9 +418,9 @@ static void take_bridge(struct work *work, size_t from)
             url = *word;
     }
     if (url != NULL)
-        take_url(work, url);
+        import_entry_take_url(work, url);
     else
-        give_up(work, IMPORT_BAD, kg_strdup("mcp-remote is given no URL"));
+        import_entry_give_up(work, IMPORT_BAD, kg_strdup("mcp-remote is given no URL"));
 }
 
 /* -- programs that fetch ----------------------------------------------------------------------- */
@@ -443,7 +450,7 @@ static const char *alternative_to(struct kg_str name)
     return NULL;
 }
 
-static bool is_package(const char *text)
+static bool import_entry_is_package(const char *text)
 {
     size_t length = strlen(text);
     return length > 0 && length <= 214 && text[0] != '.' && text[0] != '/' && text[0] != '-' &&
@@ -452,19 +459,20 @@ static bool is_package(const char *text)
 }
 
 /* Without its version: "@scope/name@1.2" is "@scope/name". */
-static struct kg_str package_name(const char *text)
+static struct kg_str import_entry_package_name(const char *text)
 {
     const char *at = strchr(text + 1, '@');
     return at ? (struct kg_str){text, (size_t)(at - text)} : kg_str(text);
 }
 
-static void take_package(struct work *work, size_t at)
+static void import_entry_take_package(struct work *work, size_t at)
 {
     static const char latest[] = "@latest";
     const char *package = work->words[at];
-    struct kg_str name = package_name(package);
-    if (!is_package(package)) {
-        give_up(work, IMPORT_BAD, kg_format("%.100s is not a package of a registry", package));
+    struct kg_str name = import_entry_package_name(package);
+    if (!import_entry_is_package(package)) {
+        import_entry_give_up(work, IMPORT_BAD,
+                             kg_format("%.100s is not a package of a registry", package));
         return;
     }
     if (kg_str_is(name, "mcp-remote")) {
@@ -475,7 +483,7 @@ static void take_package(struct work *work, size_t at)
     work->server->source = kg_str_ends(kg_str(package), latest)
                                ? kg_format("npm:%.*s", KG_STR_ARG(name))
                                : kg_format("npm:%s", package);
-    add_arguments(work, at + 1);
+    import_entry_add_arguments(work, at + 1);
 }
 
 /* npx [-y] [-p PACKAGE] PACKAGE ARGS... */
@@ -486,13 +494,13 @@ static void take_npx(struct work *work, size_t from)
     for (; work->words[at] != NULL && work->words[at][0] == '-'; at++)
         for (size_t i = 0; i < KG_COUNT(with_package); i++)
             if (strcmp(work->words[at], with_package[i]) == 0 && work->words[at + 1] != NULL) {
-                take_package(work, at + 1);
+                import_entry_take_package(work, at + 1);
                 return;
             }
     if (work->words[at] == NULL)
-        give_up(work, IMPORT_BAD, kg_strdup("npx is given no package"));
+        import_entry_give_up(work, IMPORT_BAD, kg_strdup("npx is given no package"));
     else
-        take_package(work, at);
+        import_entry_take_package(work, at);
 }
 
 /* pnpm dlx PACKAGE, npm exec PACKAGE */
@@ -504,9 +512,10 @@ static void take_runner(struct work *work, size_t from)
     if (runs)
         take_npx(work, from + 1);
     else
-        give_up(work, IMPORT_NOT_YET,
-                kg_format("%.40s runs a script of a package, which kaged does not start",
-                          work->words[from - 1]));
+        import_entry_give_up(
+            work, IMPORT_NOT_YET,
+            kg_format("%.40s runs a script of a package, which kaged does not start",
+                      work->words[from - 1]));
 }
 
 /* Behind options, of which these take a value. */
@@ -531,9 +540,9 @@ static void say_not_yet(struct work *work, const char *runner, const char *what_
     size_t length =
         tag ? (size_t)(tag - what_or_null) : strcspn(what_or_null ? what_or_null : "", "=@");
     const char *instead = alternative_to((struct kg_str){what_or_null, length});
-    give_up(work, IMPORT_NOT_YET,
-            kg_format("kaged does not start what %s fetches%s%.100s", runner,
-                      what_or_null ? ": " : "", what_or_null ? what_or_null : ""));
+    import_entry_give_up(work, IMPORT_NOT_YET,
+                         kg_format("kaged does not start what %s fetches%s%.100s", runner,
+                                   what_or_null ? ": " : "", what_or_null ? what_or_null : ""));
     work->server->instead = kg_strdup(instead);
 }
 
@@ -584,7 +593,7 @@ static char *find_on_path(const char *name)
     return NULL;
 }
 
-static void take_program(struct work *work, size_t at)
+static void import_entry_take_program(struct work *work, size_t at)
 {
     const char *command = work->words[at];
     const char *folder = work->entry->folder;
@@ -592,12 +601,13 @@ static void take_program(struct work *work, size_t at)
                                   : command[0] == '/'          ? kg_strdup(command)
                                                       : kg_format("%s/%s", folder, command);
     if (path == NULL || access(path, X_OK) < 0) {
-        give_up(work, IMPORT_BAD, kg_format("there is no program %.200s on this machine", command));
+        import_entry_give_up(work, IMPORT_BAD,
+                             kg_format("there is no program %.200s on this machine", command));
         return;
     }
     work->server->kind = IMPORT_PROGRAM;
     work->server->source = kg_format("program:%s", path);
-    add_arguments(work, at + 1);
+    import_entry_add_arguments(work, at + 1);
 }
 
 static const struct {
@@ -618,13 +628,13 @@ static bool is_runner(const char *word, const char *name)
     return kg_str_is(base, name);
 }
 
-static void take_command(struct work *work)
+static void import_entry_take_command(struct work *work)
 {
     size_t at = 0;
     if (work->words[0] != NULL && is_runner(work->words[0], "cmd") && work->words[1] != NULL)
         at = 2; /* cmd /c */
     if (work->words[0] == NULL || work->words[at] == NULL || work->words[at][0] == '\0') {
-        give_up(work, IMPORT_BAD, kg_strdup("it has neither a command nor a URL"));
+        import_entry_give_up(work, IMPORT_BAD, kg_strdup("it has neither a command nor a URL"));
         return;
     }
     for (size_t i = 0; i < KG_COUNT(runners); i++)
@@ -632,7 +642,7 @@ static void take_command(struct work *work)
             runners[i].take(work, at + 1);
             return;
         }
-    take_program(work, at);
+    import_entry_take_program(work, at);
 }
 
 /* -- the whole --------------------------------------------------------------------------------- */
@@ -646,7 +656,7 @@ static const struct kg_node *url_of(const struct kg_node *node)
     return found;
 }
 
-static void take_entry(struct work *work)
+static void import_entry_take_entry(struct work *work)
 {
     const struct kg_node *node = work->entry->node, *url = url_of(node);
     struct import_server *server = work->server;
@@ -661,19 +671,19 @@ static void take_entry(struct work *work)
         kg_list_add(&server->dangers, kg_strdup("its envFile is not read: set what it needs with "
                                                 "kaged secret and local.toml"));
     if (node->type != KG_OBJECT) {
-        give_up(work, IMPORT_BAD, kg_strdup("it is not an object"));
+        import_entry_give_up(work, IMPORT_BAD, kg_strdup("it is not an object"));
     } else if (url != NULL) {
         kg_auto(kg_buf_free) struct kg_buf text = {0};
-        put_value(work, url, &text);
-        take_url(work, kg_buf_terminate(&text));
-    } else if (take_words(work)) {
-        take_command(work);
+        import_entry_put_value(work, url, &text);
+        import_entry_take_url(work, kg_buf_terminate(&text));
+    } else if (import_entry_take_words(work)) {
+        import_entry_take_command(work);
     } else {
-        give_up(work, IMPORT_BAD, kg_strdup("its command cannot be read"));
+        import_entry_give_up(work, IMPORT_BAD, kg_strdup("its command cannot be read"));
     }
 }
 
-static bool same_lists(char *const *a, char *const *b)
+static bool import_entry_same_lists(char *const *a, char *const *b)
 {
     size_t i = 0;
     while (a[i] != NULL && b[i] != NULL && strcmp(a[i], b[i]) == 0)
@@ -690,15 +700,15 @@ static bool same_keys(const struct import_server *a, const struct import_server 
     return same;
 }
 
-static bool is_same(const struct import_server *a, const struct import_server *b)
+static bool import_entry_is_same(const struct import_server *a, const struct import_server *b)
 {
     return a->kind == b->kind && strcmp(a->name, b->name) == 0 &&
            kg_same_text(a->source, b->source) && kg_same_text(a->why, b->why) &&
-           same_lists(a->args, b->args) && same_lists(a->env, b->env) &&
-           same_lists(a->headers, b->headers) && same_keys(a, b);
+           import_entry_same_lists(a->args, b->args) && import_entry_same_lists(a->env, b->env) &&
+           import_entry_same_lists(a->headers, b->headers) && same_keys(a, b);
 }
 
-static bool is_taken(const struct import_list *list, const char *plugin)
+static bool import_entry_is_taken(const struct import_list *list, const char *plugin)
 {
     for (size_t i = 0; i < list->count; i++)
         if (strcmp(list->items[i].plugin, plugin) == 0)
@@ -712,7 +722,7 @@ static char *free_name(const struct import_list *list, struct kg_str name)
     kg_auto(kg_free) char *text = kg_str_dup(name);
     kg_auto(kg_free) char *slug = store_server_name(text);
     char *plugin = kg_strdup(slug ? slug : "server");
-    for (int number = 2; is_taken(list, plugin); number++) {
+    for (int number = 2; import_entry_is_taken(list, plugin); number++) {
         free(plugin);
         plugin = kg_format("%.58s-%d", slug ? slug : "server", number);
     }
@@ -733,10 +743,10 @@ void import_add(struct import_list *list, const struct import_entry *entry, cons
         .dangers = kg_list_new(0),
     };
     struct work work = {.server = &server, .entry = entry, .words = kg_list_new(0)};
-    take_entry(&work);
+    import_entry_take_entry(&work);
     kg_list_free(work.words);
     for (size_t i = 0; i < list->count; i++)
-        if (is_same(&list->items[i], &server)) {
+        if (import_entry_is_same(&list->items[i], &server)) {
             if (!kg_list_has(list->items[i].files, kg_str(path)))
                 kg_list_add(&list->items[i].files, kg_strdup(path));
             import_server_free(&server);

@@ -1,13 +1,13 @@
 /* JSON as editors write it. Positions stay what they are: nothing is removed, only blanked. */
 #include "import/internal.h"
 
-static bool is_space(char c)
+static bool jsonc_is_space(char c)
 {
     return c == ' ' || c == '\t' || c == '\n' || c == '\r';
 }
 
 /* Behind the string that begins there. */
-static size_t skip_string(const struct kg_buf *text, size_t at)
+static size_t jsonc_skip_string(const struct kg_buf *text, size_t at)
 {
     for (at++; at < text->length && text->data[at] != '"'; at++)
         at += text->data[at] == '\\';
@@ -45,8 +45,8 @@ void jsonc_plain(struct kg_buf *text)
         }
         if ((c == ']' || c == '}') && comma != SIZE_MAX)
             text->data[comma] = ' ';
-        if (!is_space(c))
+        if (!jsonc_is_space(c))
             comma = c == ',' ? at : SIZE_MAX;
-        at = c == '"' ? skip_string(text, at) : at + 1;
+        at = c == '"' ? jsonc_skip_string(text, at) : at + 1;
     }
 }

@@ -20,7 +20,7 @@ char **import_env(const struct import_server *server)
     return env;
 }
 
-static void put_pairs(struct kg_json_writer *json, const char *name, char *const *pairs)
+static void wish_put_pairs(struct kg_json_writer *json, const char *name, char *const *pairs)
 {
     if (pairs[0] == NULL)
         return;
@@ -39,6 +39,6 @@ void import_server_json(const struct import_server *server, struct kg_buf *out)
     kg_json_begin(&json, '{');
     kg_json_named_text(&json, "name", server->plugin);
     kg_json_named_list(&json, "args", server->args);
-    put_pairs(&json, "headers", server->headers);
+    wish_put_pairs(&json, "headers", server->headers);
     kg_json_end(&json, '}');
 }

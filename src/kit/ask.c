@@ -13,8 +13,8 @@
 #define TIMEOUTS_FULL   3    /* then a plugin that hangs gets a quarter of the time */
 
 /* It has ended: how, and what it said last. `before` leads up to that. */
-static void find_end(struct kit_run *run, enum kit_rule_id rule, struct kg_str sent,
-                     struct kg_str came, const char *before)
+static void ask_find_end(struct kit_run *run, enum kit_rule_id rule, struct kg_str sent,
+                         struct kg_str came, const char *before)
 {
     struct kit_seat *seat = run->talk->seat;
     const struct cage_exit *how = helper_child_exit(seat->child);
@@ -27,8 +27,9 @@ static void find_end(struct kit_run *run, enum kit_rule_id rule, struct kg_str s
 
 void kit_find_end(struct kit_run *run, enum kit_rule_id rule)
 {
-    find_end(run, rule, KG_STR("{\"jsonrpc\":\"2.0\",\"method\":\"initialized\",\"params\":{}}"),
-             KG_STR(""), "");
+    ask_find_end(run, rule,
+                 KG_STR("{\"jsonrpc\":\"2.0\",\"method\":\"initialized\",\"params\":{}}"),
+                 KG_STR(""), "");
 }
 
 static void count_timeout(struct kit_run *run)
@@ -44,7 +45,7 @@ void kit_find_no_answer(struct kit_run *run, enum kit_rule_id rule, const struct
         kit_be_unclear(run, "interrupted");
     } else if (helper_child_exit(run->talk->seat->child) != NULL) {
         kg_auto(kg_free) char *before = kg_format("%s is not answered: ", method);
-        find_end(run, rule, kg_buf_view(&ask->sent), KG_STR(""), before);
+        ask_find_end(run, rule, kg_buf_view(&ask->sent), KG_STR(""), before);
     } else if (kit_talk_is_spent(run->talk)) {
         kit_be_unclear(run, "it cannot be talked to any more");
     } else {
@@ -98,8 +99,8 @@ bool kit_lives(struct kit_run *run, const struct kit_ask *asked)
         return !kit_talk_is_spent(run->talk);
     }
     if (helper_child_exit(seat->child) != NULL) {
-        find_end(run, run->rule, kg_buf_view(&asked->sent), kg_buf_view(&asked->payload),
-                 "it answered, and then ");
+        ask_find_end(run, run->rule, kg_buf_view(&asked->sent), kg_buf_view(&asked->payload),
+                     "it answered, and then ");
     } else if (!kit_talk_is_spent(run->talk)) {
         count_timeout(run);
         kit_find(run, run->rule, kg_buf_view(&asked->sent), kg_buf_view(&asked->payload),
@@ -136,12 +137,12 @@ void kit_expect_end(struct kit_run *run, const char *sent)
 void kit_expect_exit(struct kit_run *run, const char *sent)
 {
     if (wait_end(run, sent) && helper_child_exit(run->talk->seat->child)->exit_code != 0)
-        find_end(run, run->rule, kg_str(sent), KG_STR(""), "");
+        ask_find_end(run, run->rule, kg_str(sent), KG_STR(""), "");
 }
 
 /* -- the handshake ----------------------------------------------------------------------------- */
 
-static bool has_storage(void *data)
+static bool ask_has_storage(void *data)
 {
     const struct kit_run *run = data;
     const struct capability storage = {
@@ -149,7 +150,7 @@ static bool has_storage(void *data)
     return capability_set_covers(&kit_manifest(run)->capability_set, &storage);
 }
 
-static void put_projects(void *data, struct kg_json_writer *json)
+static void ask_put_projects(void *data, struct kg_json_writer *json)
 {
     const struct kit_run *run = data;
     if (kit_room_project_root(run->room) != NULL)
@@ -159,8 +160,8 @@ static void put_projects(void *data, struct kg_json_writer *json)
 /* As the daemon says it; the rest of its greeting is rules here, one for each thing it looks at. */
 const struct kit_ask *kit_send_initialize(struct kit_run *run)
 {
-    static const struct dialect_ops ops = {.has_storage = has_storage,
-                                           .put_projects = put_projects};
+    static const struct dialect_ops ops = {.has_storage = ask_has_storage,
+                                           .put_projects = ask_put_projects};
     struct dialect_talk talk = {.ops = &ops, .data = run, .plugin = kit_manifest(run)->name};
     kg_auto(kg_buf_free) struct kg_buf params = {0};
     dialect_kaged.put_greeting(&talk, &params);
@@ -169,7 +170,7 @@ const struct kit_ask *kit_send_initialize(struct kit_run *run)
     return ask;
 }
 
-static void put_config(struct kg_str config, struct kg_buf *out)
+static void ask_put_config(struct kg_str config, struct kg_buf *out)
 {
     kg_buf_text(out, "{\"config\":");
     kg_buf_str(out, config);
@@ -179,7 +180,7 @@ static void put_config(struct kg_str config, struct kg_buf *out)
 const struct kit_ask *kit_send_config(struct kit_run *run, struct kg_str config)
 {
     kg_auto(kg_buf_free) struct kg_buf params = {0};
-    put_config(config, &params);
+    ask_put_config(config, &params);
     const struct kit_question question = {.method = "config.update",
                                           .params = kg_buf_view(&params)};
     return kit_question(run, &question);
@@ -234,7 +235,7 @@ static bool shake_hands(struct kit_run *run)
     struct kg_str config = kg_buf_view(&run->room->settings);
     if (config.length > 0) {
         kg_auto(kg_buf_free) struct kg_buf params = {0};
-        put_config(config, &params);
+        ask_put_config(config, &params);
         struct kit_ask *told = kit_talk_ask(run->talk, NULL, "config.update", kg_buf_view(&params));
         kit_talk_wait(run->talk, &told, 1, run->timeout_ms);
     }

@@ -49,7 +49,7 @@ static struct asking_wish *asking_take(struct kit_asking *asking)
     return wish;
 }
 
-static void wish_free(struct asking_wish *wish)
+static void asking_wish_free(struct asking_wish *wish)
 {
     free(wish->line);
     free(wish->path);
@@ -67,7 +67,7 @@ static void drop_looks(struct kit_asking *asking, const char *path)
             continue;
         }
         *at = wish->next;
-        wish_free(wish);
+        asking_wish_free(wish);
     }
 }
 
@@ -76,7 +76,7 @@ void kit_asking_free(struct kit_asking *asking)
     if (asking == NULL)
         return;
     while (asking->first != NULL)
-        wish_free(asking_take(asking));
+        asking_wish_free(asking_take(asking));
     drop_looks(asking, "");
     kg_list_free(asking->asked);
     free(asking);
@@ -178,7 +178,7 @@ void kit_asking_settle(struct kit_asking *asking)
         struct asking_wish *wish = asking->looks;
         asking->looks = wish->next;
         if (asking_knows(asking, wish->line))
-            wish_free(wish);
+            asking_wish_free(wish);
         else
             asking_add(asking, wish);
     }
@@ -232,7 +232,7 @@ bool kit_asking_ask_all(struct kit_asking *asking, struct gate_cage *network_or_
     while (asking->first != NULL && !asking->room->interrupted) {
         struct asking_wish *wish = asking_take(asking);
         anew |= asking_ask(asking, wish, network_or_null, refused);
-        wish_free(wish);
+        asking_wish_free(wish);
         kit_room_wait(asking->room, is_never, NULL, 0);
     }
     return anew;

@@ -75,7 +75,7 @@ const char *kit_applies_compactor(const struct kit_run *run)
     return compacts ? NULL : "it is not a compactor";
 }
 
-static bool is_visible(const struct capability *capability)
+static bool check_advice_is_visible(const struct capability *capability)
 {
     return capability->kind == CAPABILITY_STORAGE_READ ||
            capability->kind == CAPABILITY_STORAGE_WRITE || capability->kind == CAPABILITY_ASK ||
@@ -89,7 +89,7 @@ const char *kit_applies_visible_capabilities(const struct kit_run *run)
     if (!run->shook_hands)
         return "its handshake did not succeed";
     for (size_t i = 0; i < set->count; i++)
-        if (is_visible(&set->items[i]))
+        if (check_advice_is_visible(&set->items[i]))
             return NULL;
     return "it declares none whose use can be seen";
 }
@@ -137,7 +137,7 @@ void kit_check_capability_used(struct kit_run *run)
     const struct capability_set *set = &kit_manifest(run)->capability_set;
     for (size_t i = 0; i < set->count; i++) {
         kg_auto(kg_buf_free) struct kg_buf text = {0};
-        if (!is_visible(&set->items[i]) || is_used(run, &set->items[i]))
+        if (!check_advice_is_visible(&set->items[i]) || is_used(run, &set->items[i]))
             continue;
         capability_print(&set->items[i], &text);
         kit_find(run, run->rule, KG_STR(""), KG_STR(""), "%s was not used in this run",

@@ -41,8 +41,8 @@ static const struct kit_ask *call_raw(struct kit_run *run, const struct kit_targ
     return kit_question(run, &question);
 }
 
-static const struct kit_ask *call(struct kit_run *run, const struct kit_target *target,
-                                  enum kit_context context, struct kg_str object)
+static const struct kit_ask *check_calls_call(struct kit_run *run, const struct kit_target *target,
+                                              enum kit_context context, struct kg_str object)
 {
     kg_auto(kg_buf_free) struct kg_buf params = {0};
     const char *method = kit_put_call(run, target, context, object, &params);
@@ -71,13 +71,13 @@ static void find_internal(struct kit_run *run, const struct kit_target *target,
     kit_finding_quote(finding, helper_child_errors(run->talk->seat->child));
 }
 
-static void check_answer(struct kit_run *run, struct kit_target *target)
+static void check_calls_check_answer(struct kit_run *run, struct kit_target *target)
 {
     kg_auto(kit_instances_free) struct kit_instances valid = {.count = 0};
     make_valid(target, &valid);
     for (size_t i = 0; i < valid.count; i++) {
         const struct kit_ask *ask =
-            call(run, target, kit_usual_context(target), kg_str(valid.items[i].json));
+            check_calls_call(run, target, kit_usual_context(target), kg_str(valid.items[i].json));
         if (ask == NULL || !kit_lives(run, ask))
             return;
         find_internal(run, target, ask);
@@ -89,7 +89,7 @@ static void check_answer(struct kit_run *run, struct kit_target *target)
 
 void kit_check_call_answer(struct kit_run *run)
 {
-    each_target(run, false, check_answer);
+    each_target(run, false, check_calls_check_answer);
 }
 
 static void find_misfit(struct kit_run *run, const struct kit_target *target,
@@ -110,7 +110,7 @@ static void find_misfit(struct kit_run *run, const struct kit_target *target,
              KG_STR_CUT(path, 100), path.length ? " " : "", KG_STR_CUT(words, 200));
 }
 
-static void check_result(struct kit_run *run, struct kit_target *target)
+static void check_calls_check_result(struct kit_run *run, struct kit_target *target)
 {
     kg_auto(kit_instances_free) struct kit_instances valid = {.count = 0};
     if (target->result == NULL)
@@ -118,7 +118,7 @@ static void check_result(struct kit_run *run, struct kit_target *target)
     make_valid(target, &valid);
     for (size_t i = 0; i < valid.count; i++) {
         const struct kit_ask *ask =
-            call(run, target, kit_usual_context(target), kg_str(valid.items[i].json));
+            check_calls_call(run, target, kit_usual_context(target), kg_str(valid.items[i].json));
         if (ask == NULL)
             return;
         if (ask->answer == KIT_RESULT)
@@ -128,19 +128,19 @@ static void check_result(struct kit_run *run, struct kit_target *target)
 
 void kit_check_call_result(struct kit_run *run)
 {
-    each_target(run, true, check_result);
+    each_target(run, true, check_calls_check_result);
 }
 
 /* Fields that it does not know must not make it refuse what it did before. */
-static void check_context(struct kit_run *run, struct kit_target *target)
+static void check_calls_check_context(struct kit_run *run, struct kit_target *target)
 {
     kg_auto(kit_instances_free) struct kit_instances valid = {.count = 0};
     make_valid(target, &valid);
     struct kg_str object = kg_str(valid.items[0].json);
-    const struct kit_ask *bare = call(run, target, KIT_BARE, object);
+    const struct kit_ask *bare = check_calls_call(run, target, KIT_BARE, object);
     if (bare == NULL || !kit_lives(run, bare))
         return;
-    const struct kit_ask *more = call(run, target, KIT_WITH_MORE, object);
+    const struct kit_ask *more = check_calls_call(run, target, KIT_WITH_MORE, object);
     if (more == NULL || !kit_lives(run, more))
         return;
     if (target->has_result &&
@@ -151,10 +151,10 @@ static void check_context(struct kit_run *run, struct kit_target *target)
 
 void kit_check_call_context(struct kit_run *run)
 {
-    each_target(run, true, check_context);
+    each_target(run, true, check_calls_check_context);
 }
 
-static void check_invalid(struct kit_run *run, struct kit_target *target)
+static void check_calls_check_invalid(struct kit_run *run, struct kit_target *target)
 {
     kg_auto(kit_instances_free) struct kit_instances wrong = {.count = 0};
     if (target->params == NULL)
@@ -162,7 +162,7 @@ static void check_invalid(struct kit_run *run, struct kit_target *target)
     kit_generate_invalid(target->document, target->params, &wrong);
     for (size_t i = 0; i < wrong.count && i < INVALID_MAX; i++) {
         const struct kit_ask *ask =
-            call(run, target, kit_usual_context(target), kg_str(wrong.items[i].json));
+            check_calls_call(run, target, kit_usual_context(target), kg_str(wrong.items[i].json));
         if (ask == NULL || !kit_lives(run, ask))
             return;
         if (kit_is_error(ask, KG_E_INVALID_PARAMS))
@@ -176,10 +176,10 @@ static void check_invalid(struct kit_run *run, struct kit_target *target)
 
 void kit_check_call_invalid(struct kit_run *run)
 {
-    each_target(run, true, check_invalid);
+    each_target(run, true, check_calls_check_invalid);
 }
 
-static void check_types(struct kit_run *run, struct kit_target *target)
+static void check_calls_check_types(struct kit_run *run, struct kit_target *target)
 {
     static const char *const odd[] = {"[1,\"two\",null]", "[]"};
     for (size_t i = 0; i < KG_COUNT(odd); i++) {
@@ -191,5 +191,5 @@ static void check_types(struct kit_run *run, struct kit_target *target)
 
 void kit_check_call_types(struct kit_run *run)
 {
-    each_target(run, true, check_types);
+    each_target(run, true, check_calls_check_types);
 }

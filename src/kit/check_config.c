@@ -28,7 +28,7 @@ void kit_check_config_valid(struct kit_run *run)
         check_accepted(run, true);
 }
 
-static bool tell(struct kit_run *run, struct kg_str params)
+static bool check_config_tell(struct kit_run *run, struct kg_str params)
 {
     if (kit_open(run) == NULL)
         return false;
@@ -45,13 +45,13 @@ void kit_check_config_garbage(struct kit_run *run)
     const struct manifest *manifest = kit_manifest(run);
     kg_auto(kit_instances_free) struct kit_instances wrong = {.count = 0};
     for (size_t i = 0; i < KG_COUNT(odd); i++)
-        if (!tell(run, kg_str(odd[i])))
+        if (!check_config_tell(run, kg_str(odd[i])))
             return;
     if (manifest->config_schema != NULL)
         kit_generate_invalid(manifest->config_schema_node, manifest->config_schema, &wrong);
     for (size_t i = 0; i < wrong.count && i < INVALID_MAX; i++) {
         kg_auto(kg_free) char *params = kg_format("{\"config\":%s}", wrong.items[i].json);
-        if (!tell(run, kg_str(params)))
+        if (!check_config_tell(run, kg_str(params)))
             return;
     }
 }

@@ -71,7 +71,8 @@ static const struct kg_node *hello_of(struct kit_run *run)
 }
 
 /* What the daemon kills for ends the handshake. */
-static void reject(struct kit_run *run, const struct kg_node *node, const char *sentence)
+static void check_handshake_reject(struct kit_run *run, const struct kg_node *node,
+                                   const char *sentence)
 {
     kg_auto(kg_buf_free) struct kg_buf came = {0};
     struct kg_json_writer json = kg_json_writer(&came);
@@ -81,7 +82,7 @@ static void reject(struct kit_run *run, const struct kg_node *node, const char *
     run->talk->spent = true;
 }
 
-static void check_text(struct kit_run *run, const char *key, const char *expected)
+static void check_handshake_check_text(struct kit_run *run, const char *key, const char *expected)
 {
     const struct kg_node *hello = hello_of(run);
     const struct kg_node *claimed = hello ? kg_node_get(hello, key) : NULL;
@@ -92,17 +93,17 @@ static void check_text(struct kit_run *run, const char *key, const char *expecte
     kg_auto(kg_free) char *sentence =
         kg_format("\"%s\" is %s; the manifest says \"%s\"", key,
                   claimed == NULL ? "not there" : "another", expected);
-    reject(run, claimed, sentence);
+    check_handshake_reject(run, claimed, sentence);
 }
 
 void kit_check_initialize_name(struct kit_run *run)
 {
-    check_text(run, "name", kit_manifest(run)->name);
+    check_handshake_check_text(run, "name", kit_manifest(run)->name);
 }
 
 void kit_check_initialize_version(struct kit_run *run)
 {
-    check_text(run, "version", kit_manifest(run)->version);
+    check_handshake_check_text(run, "version", kit_manifest(run)->version);
 }
 
 void kit_check_initialize_api(struct kit_run *run)
@@ -113,13 +114,13 @@ void kit_check_initialize_api(struct kit_run *run)
     if (hello == NULL ||
         (claimed != NULL && kg_node_int(claimed, &version) && version == DIALECT_API_VERSION))
         return;
-    reject(run, claimed, "\"api_version\" is not the number 1");
+    check_handshake_reject(run, claimed, "\"api_version\" is not the number 1");
 }
 
 /* -- lists ------------------------------------------------------------------------------------- */
 
 /* The list, or NULL: there is none, or it cannot be used, which is told. */
-static const struct kg_node *list_of(struct kit_run *run, const char *key)
+static const struct kg_node *check_handshake_list_of(struct kit_run *run, const char *key)
 {
     const struct kg_node *hello = hello_of(run);
     const struct kg_node *list = hello ? kg_node_get(hello, key) : NULL;
@@ -127,7 +128,7 @@ static const struct kg_node *list_of(struct kit_run *run, const char *key)
         return list;
     kg_auto(kg_free) char *sentence =
         kg_format("\"%s\" is not a list of short strings, or too long", key);
-    reject(run, list, sentence);
+    check_handshake_reject(run, list, sentence);
     return NULL;
 }
 
@@ -143,7 +144,7 @@ static bool list_has(const struct kg_node *list, const char *text)
 void kit_check_initialize_methods(struct kit_run *run)
 {
     const struct manifest *manifest = kit_manifest(run);
-    const struct kg_node *list = list_of(run, "methods");
+    const struct kg_node *list = check_handshake_list_of(run, "methods");
     for (size_t i = 0; run->hello != NULL && i < run->target_count; i++) {
         struct kit_target *target = &run->targets[i];
         if (target->is_tool)
@@ -165,7 +166,7 @@ void kit_check_initialize_methods(struct kit_run *run)
 
 void kit_check_initialize_notifications(struct kit_run *run)
 {
-    const struct kg_node *list = list_of(run, "notifications");
+    const struct kg_node *list = check_handshake_list_of(run, "notifications");
     for (uint32_t i = 0; list != NULL && i < list->count; i++) {
         struct kg_str name = list->items[i].text;
         if (!kg_list_has(kit_manifest(run)->notifications, name))
@@ -177,13 +178,14 @@ void kit_check_initialize_notifications(struct kit_run *run)
 
 void kit_check_initialize_capabilities(struct kit_run *run)
 {
-    const struct kg_node *list = list_of(run, "capabilities_used");
+    const struct kg_node *list = check_handshake_list_of(run, "capabilities_used");
     for (uint32_t i = 0; list != NULL && i < list->count; i++) {
         kg_auto(capability_free) struct capability claimed = {0};
         if (capability_parse(list->items[i].text, &claimed, NULL) == 0 &&
             capability_set_covers(&kit_manifest(run)->capability_set, &claimed))
             continue;
-        reject(run, &list->items[i], "it claims a capability that its manifest does not declare");
+        check_handshake_reject(run, &list->items[i],
+                               "it claims a capability that its manifest does not declare");
     }
 }
 

@@ -45,7 +45,8 @@ static void each_hook(struct kit_run *run,
     }
 }
 
-static void check_answer(struct kit_run *run, enum manifest_hook hook, const struct kit_ask *ask)
+static void check_hooks_check_answer(struct kit_run *run, enum manifest_hook hook,
+                                     const struct kit_ask *ask)
 {
     if (kit_lives(run, ask) && ask->answer == KIT_ERROR)
         kit_find(run, run->rule, kg_buf_view(&ask->sent), kg_buf_view(&ask->payload),
@@ -55,10 +56,11 @@ static void check_answer(struct kit_run *run, enum manifest_hook hook, const str
 
 void kit_check_hook_answer(struct kit_run *run)
 {
-    each_hook(run, check_answer);
+    each_hook(run, check_hooks_check_answer);
 }
 
-static void check_result(struct kit_run *run, enum manifest_hook hook, const struct kit_ask *ask)
+static void check_hooks_check_result(struct kit_run *run, enum manifest_hook hook,
+                                     const struct kit_ask *ask)
 {
     struct kg_err err = {0};
     kg_auto(host_hook_result_free) struct host_hook_result result = {0};
@@ -74,7 +76,7 @@ void kit_check_hook_result(struct kit_run *run)
         kit_be_unclear(run, "not every hook is answered");
         return;
     }
-    each_hook(run, check_result);
+    each_hook(run, check_hooks_check_result);
 }
 
 void kit_check_hook_compactor(struct kit_run *run)

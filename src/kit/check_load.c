@@ -84,7 +84,7 @@ struct call {
     char *object;                    /* owned; what it is called with */
 };
 
-static struct kit_ask *begin(const struct kit_run *run, const struct call *call)
+static struct kit_ask *check_load_begin(const struct kit_run *run, const struct call *call)
 {
     kg_auto(kg_buf_free) struct kg_buf params = {0};
     const char *method = kit_put_call(run, call->target, kit_usual_context(call->target),
@@ -153,7 +153,7 @@ void kit_check_concurrent_answers(struct kit_run *run)
     for (size_t i = 0; i < REQUESTS; i++) {
         is_ping[i] = count == 0 || (run->answers_ping && i % PING_EVERY == PING_EVERY - 1);
         asks[i] = is_ping[i] ? kit_talk_ask(run->talk, NULL, "ping", KG_STR("{}"))
-                             : begin(run, &calls[i % count]);
+                             : check_load_begin(run, &calls[i % count]);
     }
     kit_talk_wait(run->talk, asks, REQUESTS, run->timeout_ms);
     check_asks(run, asks, is_ping);
@@ -170,7 +170,7 @@ void kit_check_concurrent_ping(struct kit_run *run)
 
 /* -- cancelling -------------------------------------------------------------------------------- */
 
-static void cancel(struct kit_run *run, const char *id)
+static void check_load_cancel(struct kit_run *run, const char *id)
 {
     bool is_mcp = kit_manifest(run)->is_mcp;
     kg_auto(kg_free) char *params =
@@ -182,7 +182,7 @@ void kit_check_cancel_unknown(struct kit_run *run)
 {
     const struct kit_ask nothing = {
         .sent = {.data = (char *)NEVER_ASKED, .length = sizeof(NEVER_ASKED) - 1}};
-    cancel(run, NEVER_ASKED);
+    check_load_cancel(run, NEVER_ASKED);
     kit_lives(run, &nothing);
 }
 
@@ -195,8 +195,9 @@ void kit_check_cancel_call(struct kit_run *run)
         kit_be_unclear(run, "nothing of it answers");
         return;
     }
-    struct kit_ask *cancelled = begin(run, &calls[0]), *other = begin(run, &calls[0]);
-    cancel(run, cancelled->id);
+    struct kit_ask *cancelled = check_load_begin(run, &calls[0]),
+                   *other = check_load_begin(run, &calls[0]);
+    check_load_cancel(run, cancelled->id);
     bool answered = kit_talk_wait(run->talk, &other, 1, run->timeout_ms);
     if (!answered) {
         kit_find_no_answer(run, run->rule, other, "the call after one that was cancelled");
@@ -204,7 +205,7 @@ void kit_check_cancel_call(struct kit_run *run)
                !kit_talk_wait(run->talk, &cancelled, 1, run->timeout_ms)) {
         kit_find_no_answer(run, run->rule, cancelled, "the call that was cancelled");
     } else {
-        cancel(run, cancelled->id);
+        check_load_cancel(run, cancelled->id);
         kit_lives(run, other);
     }
     free_calls(calls, count);

@@ -9,13 +9,14 @@
 #define ITEMS_MAX   8 /* of a list that are read */
 #define INVALID_MAX 6 /* wrong arguments for each tool */
 
-static void find_in(struct kit_run *run, const struct kit_ask *ask, const char *words)
+static void check_mcp_calls_find_in(struct kit_run *run, const struct kit_ask *ask,
+                                    const char *words)
 {
     kit_find(run, run->rule, kg_buf_view(&ask->sent), kg_buf_view(&ask->payload), "%s", words);
 }
 
-static const struct kit_ask *call(struct kit_run *run, const struct kit_target *target,
-                                  struct kg_str arguments)
+static const struct kit_ask *
+check_mcp_calls_call(struct kit_run *run, const struct kit_target *target, struct kg_str arguments)
 {
     kg_auto(kg_buf_free) struct kg_buf params = {0};
     const char *method = kit_put_call(run, target, KIT_OF_AGENT, arguments, &params);
@@ -97,7 +98,8 @@ static void check_structured(struct kit_run *run, const struct kit_target *targe
     if (target->result == NULL || is_failure(ask))
         return;
     if (given == NULL) {
-        find_in(run, ask, "the tool has an outputSchema, and its result no structuredContent");
+        check_mcp_calls_find_in(
+            run, ask, "the tool has an outputSchema, and its result no structuredContent");
         return;
     }
     if (schema_check(target->result, given, &report))
@@ -107,13 +109,13 @@ static void check_structured(struct kit_run *run, const struct kit_target *targe
              KG_STR_CUT(report.count > 0 ? report.errors[0].message : KG_STR(""), 200));
 }
 
-static void check_result(struct kit_run *run, const struct kit_target *target)
+static void check_mcp_calls_check_result(struct kit_run *run, const struct kit_target *target)
 {
     kg_auto(kit_instances_free) struct kit_instances valid = {.count = 0};
     if (target->params != NULL)
         kit_generate_valid(target->document, target->params, &valid);
-    const struct kit_ask *ask =
-        call(run, target, valid.count > 0 ? kg_str(valid.items[0].json) : KG_STR("{}"));
+    const struct kit_ask *ask = check_mcp_calls_call(
+        run, target, valid.count > 0 ? kg_str(valid.items[0].json) : KG_STR("{}"));
     if (ask == NULL || ask->answer != KIT_RESULT)
         return;
     kg_auto(kg_doc_cleanup) struct kg_doc *doc = kg_json_read(kg_buf_view(&ask->payload), NULL);
@@ -122,17 +124,17 @@ static void check_result(struct kit_run *run, const struct kit_target *target)
         return; /* nobody is there who could give it */
     const char *fault = content_fault(kg_node_get(result, "content"));
     if (fault != NULL)
-        find_in(run, ask, fault);
+        check_mcp_calls_find_in(run, ask, fault);
     else
         check_structured(run, target, ask, result);
 }
 
 void kit_check_mcp_result(struct kit_run *run)
 {
-    each_tool(run, check_result);
+    each_tool(run, check_mcp_calls_check_result);
 }
 
-static void check_invalid(struct kit_run *run, const struct kit_target *target)
+static void check_mcp_calls_check_invalid(struct kit_run *run, const struct kit_target *target)
 {
     kg_auto(kit_instances_free) struct kit_instances wrong = {.count = 0};
     if (target->params == NULL)
@@ -141,7 +143,7 @@ static void check_invalid(struct kit_run *run, const struct kit_target *target)
     for (size_t i = 0; i < wrong.count && i < INVALID_MAX; i++) {
         if (wrong.items[i].json[0] != '{')
             continue; /* that is another rule */
-        const struct kit_ask *ask = call(run, target, kg_str(wrong.items[i].json));
+        const struct kit_ask *ask = check_mcp_calls_call(run, target, kg_str(wrong.items[i].json));
         if (ask == NULL || !kit_lives(run, ask))
             return;
         if (is_failure(ask))
@@ -155,14 +157,14 @@ static void check_invalid(struct kit_run *run, const struct kit_target *target)
 
 void kit_check_mcp_invalid(struct kit_run *run)
 {
-    each_tool(run, check_invalid);
+    each_tool(run, check_mcp_calls_check_invalid);
 }
 
-static void check_types(struct kit_run *run, const struct kit_target *target)
+static void check_mcp_calls_check_types(struct kit_run *run, const struct kit_target *target)
 {
     static const char *const odd[] = {"[1,\"two\",null]", "\"text\""};
     for (size_t i = 0; i < KG_COUNT(odd); i++) {
-        const struct kit_ask *ask = call(run, target, kg_str(odd[i]));
+        const struct kit_ask *ask = check_mcp_calls_call(run, target, kg_str(odd[i]));
         if (ask == NULL || !kit_lives(run, ask))
             return;
     }
@@ -170,15 +172,16 @@ static void check_types(struct kit_run *run, const struct kit_target *target)
 
 void kit_check_mcp_types(struct kit_run *run)
 {
-    each_tool(run, check_types);
+    each_tool(run, check_mcp_calls_check_types);
 }
 
 void kit_check_mcp_unknown_tool(struct kit_run *run)
 {
     const struct kit_target nothing = {.method = (char *)"kit_no_such_tool"};
-    const struct kit_ask *ask = call(run, &nothing, KG_STR("{}"));
+    const struct kit_ask *ask = check_mcp_calls_call(run, &nothing, KG_STR("{}"));
     if (ask != NULL && !is_failure(ask))
-        find_in(run, ask, "a call of a tool that it does not have is answered as if it had worked");
+        check_mcp_calls_find_in(
+            run, ask, "a call of a tool that it does not have is answered as if it had worked");
 }
 
 /* -- resources and prompts --------------------------------------------------------------------- */
@@ -204,14 +207,14 @@ static struct kg_doc *ask_for(struct kit_run *run, const char *method, const cha
     return NULL;
 }
 
-static struct kg_doc *list_all(struct kit_run *run, const char *method, const char *items,
-                               const struct kg_node **ret_list)
+static struct kg_doc *check_mcp_calls_list_all(struct kit_run *run, const char *method,
+                                               const char *items, const struct kg_node **ret_list)
 {
     const struct kit_ask *ask;
     struct kg_doc *doc = ask_for(run, method, NULL, KG_STR_NULL, &ask);
     *ret_list = doc != NULL ? kg_node_typed(doc->root, items, KG_ARRAY) : NULL;
     if (ask != NULL && *ret_list == NULL)
-        find_in(run, ask, "what it said that it has cannot be listed");
+        check_mcp_calls_find_in(run, ask, "what it said that it has cannot be listed");
     return doc;
 }
 
@@ -220,25 +223,25 @@ static void check_contents(struct kit_run *run, const struct kit_ask *ask,
 {
     const struct kg_node *contents = kg_node_typed(result, "contents", KG_ARRAY);
     if (contents == NULL) {
-        find_in(run, ask, "the result has no list contents");
+        check_mcp_calls_find_in(run, ask, "the result has no list contents");
         return;
     }
     for (uint32_t i = 0; i < contents->count; i++)
         if (kg_node_typed(&contents->items[i], "text", KG_STRING) == NULL &&
             kg_node_typed(&contents->items[i], "blob", KG_STRING) == NULL)
-            find_in(run, ask, "contents have neither text nor blob");
+            check_mcp_calls_find_in(run, ask, "contents have neither text nor blob");
 }
 
 void kit_check_mcp_resources(struct kit_run *run)
 {
     const struct kg_node *list;
     kg_auto(kg_doc_cleanup) struct kg_doc *all =
-        list_all(run, "resources/list", "resources", &list);
+        check_mcp_calls_list_all(run, "resources/list", "resources", &list);
     for (uint32_t i = 0; list != NULL && i < list->count && i < ITEMS_MAX; i++) {
         const struct kit_ask *ask = kit_talk_asked(run->talk, "resources/list");
         struct kg_str uri = kg_node_text(&list->items[i], "uri");
         if (uri.length == 0 || kg_node_text(&list->items[i], "name").length == 0) {
-            find_in(run, ask, "a resource has no uri, or no name");
+            check_mcp_calls_find_in(run, ask, "a resource has no uri, or no name");
             return;
         }
         if (kit_open(run) == NULL)
@@ -250,7 +253,7 @@ void kit_check_mcp_resources(struct kit_run *run)
         if (read != NULL)
             check_contents(run, ask, read->root);
         else
-            find_in(run, ask, "a resource that it lists cannot be read");
+            check_mcp_calls_find_in(run, ask, "a resource that it lists cannot be read");
     }
 }
 
@@ -259,13 +262,14 @@ static void check_messages(struct kit_run *run, const struct kit_ask *ask,
 {
     const struct kg_node *messages = kg_node_typed(result, "messages", KG_ARRAY);
     if (messages == NULL)
-        find_in(run, ask, "the result has no list messages");
+        check_mcp_calls_find_in(run, ask, "the result has no list messages");
     for (uint32_t i = 0; messages != NULL && i < messages->count; i++) {
         const struct kg_node *content = kg_node_typed(&messages->items[i], "content", KG_OBJECT);
         struct kg_str role = kg_node_text(&messages->items[i], "role");
         if (content == NULL || block_fault(content) != NULL ||
             (!kg_str_is(role, "user") && !kg_str_is(role, "assistant")))
-            find_in(run, ask, "a message has no role of user or assistant, or no content");
+            check_mcp_calls_find_in(run, ask,
+                                    "a message has no role of user or assistant, or no content");
     }
 }
 
@@ -282,12 +286,13 @@ static bool wants_arguments(const struct kg_node *prompt)
 void kit_check_mcp_prompts(struct kit_run *run)
 {
     const struct kg_node *list;
-    kg_auto(kg_doc_cleanup) struct kg_doc *all = list_all(run, "prompts/list", "prompts", &list);
+    kg_auto(kg_doc_cleanup) struct kg_doc *all =
+        check_mcp_calls_list_all(run, "prompts/list", "prompts", &list);
     for (uint32_t i = 0; list != NULL && i < list->count && i < ITEMS_MAX; i++) {
         const struct kit_ask *ask = kit_talk_asked(run->talk, "prompts/list");
         struct kg_str name = kg_node_text(&list->items[i], "name");
         if (name.length == 0) {
-            find_in(run, ask, "a prompt has no name");
+            check_mcp_calls_find_in(run, ask, "a prompt has no name");
             return;
         }
         if (kit_open(run) == NULL)
@@ -299,6 +304,6 @@ void kit_check_mcp_prompts(struct kit_run *run)
         if (got != NULL)
             check_messages(run, ask, got->root);
         else if (!wants_arguments(&list->items[i]))
-            find_in(run, ask, "a prompt that needs no arguments cannot be got");
+            check_mcp_calls_find_in(run, ask, "a prompt that needs no arguments cannot be got");
     }
 }

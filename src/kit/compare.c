@@ -45,7 +45,7 @@ static bool is_redacted(struct kg_str text)
 }
 
 /* A plugin that was sent what was redacted may send it back. */
-static bool same_text(const struct walk *walk, struct kg_str was, struct kg_str is)
+static bool compare_same_text(const struct walk *walk, struct kg_str was, struct kg_str is)
 {
     if (kg_str_equal(was, is) || is_redacted(was) || is_redacted(is))
         return true;
@@ -82,7 +82,7 @@ static size_t push_index(struct walk *walk, uint32_t index)
 }
 
 /* Whether the pattern names the path, or what it is in. */
-static bool fits(const char *pattern, struct kg_str path)
+static bool compare_fits(const char *pattern, struct kg_str path)
 {
     size_t at = 0;
     while (*pattern != '\0') {
@@ -103,7 +103,7 @@ static bool fits(const char *pattern, struct kg_str path)
 static bool is_ignored(const struct walk *walk)
 {
     for (const char *const *pattern = walk->comparison->ignored; *pattern != NULL; pattern++)
-        if (fits(*pattern, kg_buf_view(&walk->path)))
+        if (compare_fits(*pattern, kg_buf_view(&walk->path)))
             return true;
     return false;
 }
@@ -123,7 +123,7 @@ static char *shown(const struct kg_node *node_or_null)
     return kg_buf_terminate(&text);
 }
 
-static void add(struct walk *walk, const struct kg_node *was, const struct kg_node *is)
+static void compare_add(struct walk *walk, const struct kg_node *was, const struct kg_node *is)
 {
     struct kit_comparison *comparison = walk->comparison;
     if (is_ignored(walk))
@@ -136,7 +136,7 @@ static void add(struct walk *walk, const struct kg_node *was, const struct kg_no
         (struct kit_difference){kg_str_dup(kg_buf_view(&walk->path)), shown(was), shown(is)};
 }
 
-static void compare(struct walk *walk, const struct kg_node *was, const struct kg_node *is);
+static void compare_compare(struct walk *walk, const struct kg_node *was, const struct kg_node *is);
 
 static void compare_objects(struct walk *walk, const struct kg_node *was, const struct kg_node *is)
 {
@@ -144,16 +144,16 @@ static void compare_objects(struct walk *walk, const struct kg_node *was, const 
         const struct kg_member *member = kg_node_member(is, was->members[i].key);
         size_t before = push_key(walk, was->members[i].key);
         if (member != NULL)
-            compare(walk, &was->members[i].value, &member->value);
+            compare_compare(walk, &was->members[i].value, &member->value);
         else
-            add(walk, &was->members[i].value, NULL);
+            compare_add(walk, &was->members[i].value, NULL);
         walk->path.length = before;
     }
     for (uint32_t i = 0; i < is->count; i++) {
         if (kg_node_member(was, is->members[i].key) != NULL)
             continue;
         size_t before = push_key(walk, is->members[i].key);
-        add(walk, NULL, &is->members[i].value);
+        compare_add(walk, NULL, &is->members[i].value);
         walk->path.length = before;
     }
 }
@@ -163,20 +163,21 @@ static void compare_arrays(struct walk *walk, const struct kg_node *was, const s
     for (uint32_t i = 0; i < was->count || i < is->count; i++) {
         size_t before = push_index(walk, i);
         if (i < was->count && i < is->count)
-            compare(walk, &was->items[i], &is->items[i]);
+            compare_compare(walk, &was->items[i], &is->items[i]);
         else
-            add(walk, i < was->count ? &was->items[i] : NULL, i < is->count ? &is->items[i] : NULL);
+            compare_add(walk, i < was->count ? &was->items[i] : NULL,
+                        i < is->count ? &is->items[i] : NULL);
         walk->path.length = before;
     }
 }
 
-static void compare(struct walk *walk, const struct kg_node *was, const struct kg_node *is)
+static void compare_compare(struct walk *walk, const struct kg_node *was, const struct kg_node *is)
 {
     if ((was->type == KG_STRING && kg_str_is(was->text, TRACE_REDACTED)) ||
         (is->type == KG_STRING && kg_str_is(is->text, TRACE_REDACTED)))
         return; /* of whatever type it was */
     if (was->type != is->type) {
-        add(walk, was, is);
+        compare_add(walk, was, is);
         return;
     }
     bool same = true;
@@ -190,7 +191,7 @@ static void compare(struct walk *walk, const struct kg_node *was, const struct k
         same = schema_number_equal(was->text, is->text);
         break;
     case KG_STRING:
-        same = same_text(walk, was->text, is->text);
+        same = compare_same_text(walk, was->text, is->text);
         break;
     case KG_ARRAY:
         compare_arrays(walk, was, is);
@@ -200,7 +201,7 @@ static void compare(struct walk *walk, const struct kg_node *was, const struct k
         break;
     }
     if (!same)
-        add(walk, was, is);
+        compare_add(walk, was, is);
 }
 
 /* What is no tree, since it has a member twice, is compared as it is written. */
@@ -212,7 +213,7 @@ void kit_compare(struct kit_comparison *comparison, struct kg_str was, struct kg
     const struct kg_node text_then = {.type = KG_STRING, .text = was};
     const struct kg_node text_now = {.type = KG_STRING, .text = is};
     bool are_trees = then != NULL && now != NULL;
-    compare(&walk, are_trees ? then->root : &text_then, are_trees ? now->root : &text_now);
+    compare_compare(&walk, are_trees ? then->root : &text_then, are_trees ? now->root : &text_now);
     kg_buf_free(&walk.path);
 }
 

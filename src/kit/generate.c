@@ -20,11 +20,12 @@ struct maker {
     unsigned depth;
 };
 
-static void put_value(struct maker *maker, const struct kg_node *node, struct kg_json_writer *json);
+static void generate_put_value(struct maker *maker, const struct kg_node *node,
+                               struct kg_json_writer *json);
 
 /* -- reading schemas --------------------------------------------------------------------------- */
 
-static bool get_number(const struct kg_node *node, const char *key, double *ret_number)
+static bool generate_get_number(const struct kg_node *node, const char *key, double *ret_number)
 {
     const struct kg_node *found = kg_node_typed(node, key, KG_NUMBER);
     if (found == NULL)
@@ -37,13 +38,13 @@ static bool get_number(const struct kg_node *node, const char *key, double *ret_
 static size_t get_size(const struct kg_node *node, const char *key, size_t otherwise)
 {
     double number;
-    if (!get_number(node, key, &number) || number < 0)
+    if (!generate_get_number(node, key, &number) || number < 0)
         return otherwise;
     return number > TEXT_MAX ? TEXT_MAX : (size_t)number;
 }
 
 /* "#/$defs/x": the only references that are followed. */
-static const struct kg_node *resolve(const struct maker *maker, struct kg_str pointer)
+static const struct kg_node *generate_resolve(const struct maker *maker, struct kg_str pointer)
 {
     const struct kg_node *node = maker->document;
     if (kg_str_is(pointer, "#"))
@@ -59,7 +60,7 @@ static const struct kg_node *resolve(const struct maker *maker, struct kg_str po
 }
 
 /* Where a schema only points elsewhere, or leaves a choice: what it comes to. */
-static const struct kg_node *follow(const struct maker *maker, const struct kg_node *node)
+static const struct kg_node *generate_follow(const struct maker *maker, const struct kg_node *node)
 {
     for (unsigned step = 0; node != NULL && node->type == KG_OBJECT && step < DEPTH_MAX; step++) {
         const struct kg_node *reference = kg_node_typed(node, "$ref", KG_STRING);
@@ -67,7 +68,7 @@ static const struct kg_node *follow(const struct maker *maker, const struct kg_n
         if (choice == NULL)
             choice = kg_node_typed(node, "oneOf", KG_ARRAY);
         if (reference != NULL)
-            node = resolve(maker, reference->text);
+            node = generate_resolve(maker, reference->text);
         else if (choice != NULL && choice->count > 0 && kg_node_get(node, "properties") == NULL)
             node = &choice->items[maker->full ? choice->count - 1 : 0];
         else
@@ -76,7 +77,7 @@ static const struct kg_node *follow(const struct maker *maker, const struct kg_n
     return node;
 }
 
-static const char *type_of(const struct kg_node *node)
+static const char *generate_type_of(const struct kg_node *node)
 {
     static const struct {
         const char *key, *type;
@@ -100,7 +101,7 @@ static const char *type_of(const struct kg_node *node)
 }
 
 /* A value that the schema itself gives, or NULL. */
-static const struct kg_node *given(const struct maker *maker, const struct kg_node *node)
+static const struct kg_node *generate_given(const struct maker *maker, const struct kg_node *node)
 {
     const struct kg_node *constant = kg_node_get(node, "const");
     const struct kg_node *listed = kg_node_typed(node, "enum", KG_ARRAY);
@@ -142,8 +143,8 @@ static const char *of_format(const struct kg_node *node)
     return NULL;
 }
 
-static void put_string(const struct maker *maker, const struct kg_node *node,
-                       struct kg_json_writer *json)
+static void generate_put_string(const struct maker *maker, const struct kg_node *node,
+                                struct kg_json_writer *json)
 {
     kg_auto(kg_buf_free) struct kg_buf text = {0};
     const struct kg_node *pattern = kg_node_typed(node, "pattern", KG_STRING);
@@ -178,21 +179,21 @@ static void find_bounds(const struct kg_node *node, double step, double *ret_lea
     double number;
     *ret_least = -INFINITY;
     *ret_most = INFINITY;
-    if (get_number(node, "minimum", &number))
+    if (generate_get_number(node, "minimum", &number))
         *ret_least = number;
-    if (get_number(node, "exclusiveMinimum", &number) && number + step > *ret_least)
+    if (generate_get_number(node, "exclusiveMinimum", &number) && number + step > *ret_least)
         *ret_least = number + step;
-    if (get_number(node, "maximum", &number))
+    if (generate_get_number(node, "maximum", &number))
         *ret_most = number;
-    if (get_number(node, "exclusiveMaximum", &number) && number - step < *ret_most)
+    if (generate_get_number(node, "exclusiveMaximum", &number) && number - step < *ret_most)
         *ret_most = number - step;
 }
 
-static void put_number(const struct maker *maker, const struct kg_node *node, bool integer,
-                       struct kg_json_writer *json)
+static void generate_put_number(const struct maker *maker, const struct kg_node *node, bool integer,
+                                struct kg_json_writer *json)
 {
     double least, most, multiple = integer ? 1 : 0;
-    get_number(node, "multipleOf", &multiple);
+    generate_get_number(node, "multipleOf", &multiple);
     find_bounds(node, integer ? 1 : 0.5, &least, &most);
     double number = maker->full && isfinite(most) ? most : isfinite(least) ? least : 1;
     if (number > most)
@@ -206,7 +207,8 @@ static void put_number(const struct maker *maker, const struct kg_node *node, bo
 
 /* -- containers -------------------------------------------------------------------------------- */
 
-static void put_array(struct maker *maker, const struct kg_node *node, struct kg_json_writer *json)
+static void generate_put_array(struct maker *maker, const struct kg_node *node,
+                               struct kg_json_writer *json)
 {
     const struct kg_node *items = kg_node_get(node, "items");
     const struct kg_node *prefix = kg_node_typed(node, "prefixItems", KG_ARRAY);
@@ -217,7 +219,8 @@ static void put_array(struct maker *maker, const struct kg_node *node, struct kg
         count = most;
     kg_json_begin(json, '[');
     for (size_t i = 0; i < count && i < ITEMS_MAX; i++)
-        put_value(maker, prefix != NULL && i < prefix->count ? &prefix->items[i] : items, json);
+        generate_put_value(maker, prefix != NULL && i < prefix->count ? &prefix->items[i] : items,
+                           json);
     kg_json_end(json, ']');
 }
 
@@ -228,7 +231,7 @@ struct properties {
     size_t count, required_count;
 };
 
-static bool is_required(const struct properties *properties, struct kg_str key)
+static bool generate_is_required(const struct properties *properties, struct kg_str key)
 {
     for (size_t i = 0; i < properties->required_count; i++)
         if (kg_str_equal(properties->required[i], key))
@@ -244,10 +247,10 @@ static bool is_described(const struct properties *properties, struct kg_str key)
     return false;
 }
 
-static void collect(const struct maker *maker, const struct kg_node *node, unsigned depth,
-                    struct properties *properties)
+static void generate_collect(const struct maker *maker, const struct kg_node *node, unsigned depth,
+                             struct properties *properties)
 {
-    node = follow(maker, node);
+    node = generate_follow(maker, node);
     if (node == NULL || node->type != KG_OBJECT || depth > DEPTH_MAX)
         return;
     const struct kg_node *described = kg_node_typed(node, "properties", KG_OBJECT);
@@ -261,34 +264,35 @@ static void collect(const struct maker *maker, const struct kg_node *node, unsig
         if (properties->required_count < PROPERTIES_MAX && required->items[i].type == KG_STRING)
             properties->required[properties->required_count++] = required->items[i].text;
     for (uint32_t i = 0; all != NULL && i < all->count; i++)
-        collect(maker, &all->items[i], depth + 1, properties);
+        generate_collect(maker, &all->items[i], depth + 1, properties);
 }
 
-static void put_key(struct kg_str key, struct kg_json_writer *json)
+static void generate_put_key(struct kg_str key, struct kg_json_writer *json)
 {
     kg_auto(kg_free) char *text = kg_str_dup(key);
     kg_json_key(json, text);
 }
 
-static void put_object(struct maker *maker, const struct kg_node *node, struct kg_json_writer *json)
+static void generate_put_object(struct maker *maker, const struct kg_node *node,
+                                struct kg_json_writer *json)
 {
     static const struct kg_node anything = {.type = KG_BOOL, .boolean = true};
     struct properties properties = {.count = 0};
-    collect(maker, node, 0, &properties);
+    generate_collect(maker, node, 0, &properties);
     kg_json_begin(json, '{');
     for (size_t i = 0; i < properties.count; i++) {
         const struct kg_member *member = properties.items[i];
         bool is_forbidden = member->value.type == KG_BOOL && !member->value.boolean;
-        if (is_forbidden || (!maker->full && !is_required(&properties, member->key)))
+        if (is_forbidden || (!maker->full && !generate_is_required(&properties, member->key)))
             continue;
-        put_key(member->key, json);
-        put_value(maker, &member->value, json);
+        generate_put_key(member->key, json);
+        generate_put_value(maker, &member->value, json);
     }
     for (size_t i = 0; i < properties.required_count; i++) {
         if (is_described(&properties, properties.required[i]))
             continue;
-        put_key(properties.required[i], json);
-        put_value(maker, &anything, json);
+        generate_put_key(properties.required[i], json);
+        generate_put_value(maker, &anything, json);
     }
     kg_json_end(json, '}');
 }
@@ -296,29 +300,30 @@ static void put_object(struct maker *maker, const struct kg_node *node, struct k
 static void put_of_type(struct maker *maker, const struct kg_node *node,
                         struct kg_json_writer *json)
 {
-    const char *type = type_of(node);
+    const char *type = generate_type_of(node);
     if (strcmp(type, "object") == 0)
-        put_object(maker, node, json);
+        generate_put_object(maker, node, json);
     else if (strcmp(type, "array") == 0)
-        put_array(maker, node, json);
+        generate_put_array(maker, node, json);
     else if (strcmp(type, "boolean") == 0)
         kg_json_bool(json, maker->full);
     else if (strcmp(type, "null") == 0)
         kg_json_null(json);
     else if (strcmp(type, "string") == 0)
-        put_string(maker, node, json);
+        generate_put_string(maker, node, json);
     else
-        put_number(maker, node, strcmp(type, "integer") == 0, json);
+        generate_put_number(maker, node, strcmp(type, "integer") == 0, json);
 }
 
-static void put_value(struct maker *maker, const struct kg_node *node, struct kg_json_writer *json)
+static void generate_put_value(struct maker *maker, const struct kg_node *node,
+                               struct kg_json_writer *json)
 {
-    node = follow(maker, node);
+    node = generate_follow(maker, node);
     if (node == NULL || node->type != KG_OBJECT || maker->depth == DEPTH_MAX) {
         kg_json_text(json, "x");
         return;
     }
-    const struct kg_node *value = given(maker, node);
+    const struct kg_node *value = generate_given(maker, node);
     maker->depth++;
     if (value != NULL)
         kg_json_node(json, value);
@@ -338,13 +343,13 @@ void kit_instances_free(struct kit_instances *instances)
     instances->count = 0;
 }
 
-static bool fits(const struct schema *schema, struct kg_str json)
+static bool generate_fits(const struct schema *schema, struct kg_str json)
 {
     kg_auto(kg_doc_cleanup) struct kg_doc *doc = kg_json_read(json, NULL);
     return doc != NULL && doc->root->type == KG_OBJECT && schema_check(schema, doc->root, NULL);
 }
 
-static bool has(const struct kit_instances *instances, struct kg_str json)
+static bool generate_has(const struct kit_instances *instances, struct kg_str json)
 {
     for (size_t i = 0; i < instances->count; i++)
         if (kg_str_is(json, instances->items[i].json))
@@ -353,11 +358,11 @@ static bool has(const struct kit_instances *instances, struct kg_str json)
 }
 
 /* Only if it is as it was meant, and new. `what` is taken over. */
-static void keep(struct kit_instances *instances, const struct schema *schema, bool valid,
-                 struct kg_str json, char *what)
+static void generate_keep(struct kit_instances *instances, const struct schema *schema, bool valid,
+                          struct kg_str json, char *what)
 {
-    if (instances->count == KIT_INSTANCES_MAX || has(instances, json) ||
-        fits(schema, json) != valid) {
+    if (instances->count == KIT_INSTANCES_MAX || generate_has(instances, json) ||
+        generate_fits(schema, json) != valid) {
         free(what);
         return;
     }
@@ -365,11 +370,11 @@ static void keep(struct kit_instances *instances, const struct schema *schema, b
         (struct kit_instance){.json = kg_str_dup(json), .what = what};
 }
 
-static void make(const struct kg_node *document, bool full, struct kg_buf *out)
+static void generate_make(const struct kg_node *document, bool full, struct kg_buf *out)
 {
     struct maker maker = {.document = document, .full = full};
     struct kg_json_writer json = kg_json_writer(out);
-    put_object(&maker, document, &json);
+    generate_put_object(&maker, document, &json);
 }
 
 void kit_generate_valid(const struct kg_node *document, const struct schema *schema,
@@ -377,23 +382,24 @@ void kit_generate_valid(const struct kg_node *document, const struct schema *sch
 {
     const struct kg_node *examples = kg_node_typed(document, "examples", KG_ARRAY);
     kg_auto(kg_buf_free) struct kg_buf small = {0}, full = {0};
-    make(document, false, &small);
-    make(document, true, &full);
-    keep(ret_instances, schema, true, kg_buf_view(&small), kg_strdup("only what is required"));
-    keep(ret_instances, schema, true, kg_buf_view(&full), kg_strdup("all properties"));
+    generate_make(document, false, &small);
+    generate_make(document, true, &full);
+    generate_keep(ret_instances, schema, true, kg_buf_view(&small),
+                  kg_strdup("only what is required"));
+    generate_keep(ret_instances, schema, true, kg_buf_view(&full), kg_strdup("all properties"));
     for (uint32_t i = 0; examples != NULL && i < examples->count; i++) {
         kg_auto(kg_buf_free) struct kg_buf example = {0};
         struct kg_json_writer json = kg_json_writer(&example);
         kg_json_node(&json, &examples->items[i]);
-        keep(ret_instances, schema, true, kg_buf_view(&example), kg_strdup("an example"));
+        generate_keep(ret_instances, schema, true, kg_buf_view(&example), kg_strdup("an example"));
     }
 }
 
 /* -- wrong ones -------------------------------------------------------------------------------- */
 
 /* The object with one member replaced, or left out if value is empty; a new one is added. */
-static void put_changed(const struct kg_node *object, struct kg_str key, struct kg_str value,
-                        struct kg_buf *out)
+static void generate_put_changed(const struct kg_node *object, struct kg_str key,
+                                 struct kg_str value, struct kg_buf *out)
 {
     struct kg_json_writer json = kg_json_writer(out);
     bool is_new = value.length > 0;
@@ -402,7 +408,7 @@ static void put_changed(const struct kg_node *object, struct kg_str key, struct 
         bool is_it = kg_str_equal(object->members[i].key, key);
         if (is_it && value.length == 0)
             continue;
-        put_key(object->members[i].key, &json);
+        generate_put_key(object->members[i].key, &json);
         if (is_it)
             kg_json_raw(&json, value);
         else
@@ -410,7 +416,7 @@ static void put_changed(const struct kg_node *object, struct kg_str key, struct 
         is_new = is_new && !is_it;
     }
     if (is_new) {
-        put_key(key, &json);
+        generate_put_key(key, &json);
         kg_json_raw(&json, value);
     }
     kg_json_end(&json, '}');
@@ -427,9 +433,9 @@ static void try_value(const struct breaker *breaker, struct kg_str key, struct k
                       const char *what)
 {
     kg_auto(kg_buf_free) struct kg_buf json = {0};
-    put_changed(breaker->good, key, value, &json);
-    keep(breaker->into, breaker->schema, false, kg_buf_view(&json),
-         kg_format("%s \"%.*s\"", what, KG_STR_CUT(key, 64)));
+    generate_put_changed(breaker->good, key, value, &json);
+    generate_keep(breaker->into, breaker->schema, false, kg_buf_view(&json),
+                  kg_format("%s \"%.*s\"", what, KG_STR_CUT(key, 64)));
 }
 
 static void try_number(const struct breaker *breaker, struct kg_str key, double number,
@@ -454,7 +460,7 @@ static void try_length(const struct breaker *breaker, struct kg_str key, size_t 
 
 static void try_bounds(const struct breaker *breaker, const struct kg_member *member)
 {
-    const struct kg_node *node = follow(breaker->maker, &member->value);
+    const struct kg_node *node = generate_follow(breaker->maker, &member->value);
     double least, most;
     if (node == NULL || node->type != KG_OBJECT)
         return;
@@ -484,7 +490,7 @@ void kit_generate_invalid(const struct kg_node *document, const struct schema *s
     if (doc == NULL)
         return;
     const struct breaker breaker = {&maker, schema, doc->root, ret_instances};
-    collect(&maker, document, 0, &properties);
+    generate_collect(&maker, document, 0, &properties);
     for (size_t i = 0; i < properties.required_count; i++)
         try_value(&breaker, properties.required[i], KG_STR_NULL, "without");
     for (size_t i = 0; i < properties.count; i++)

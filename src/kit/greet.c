@@ -8,27 +8,28 @@
 
 #include <stdlib.h>
 
-static void on_ready(void *data)
+static void greet_on_ready(void *data)
 {
     struct kit_greeting *greeting = data;
     greeting->is_ready = true;
 }
 
-static void on_failed(void *data, bool mend, const char *words)
+static void greet_on_failed(void *data, bool mend, const char *words)
 {
     struct kit_greeting *greeting = data;
     (void)mend;
     kg_replace(&greeting->failed, words);
 }
 
-static bool on_request(void *data, int64_t request, struct kg_str method, struct kg_str params)
+static bool greet_on_request(void *data, int64_t request, struct kg_str method,
+                             struct kg_str params)
 {
     struct kit_greeting *greeting = data;
     greeting->on_request(greeting->data, request, method, params);
     return true;
 }
 
-static bool put_roots(void *data, struct kg_json_writer *json_or_null)
+static bool greet_put_roots(void *data, struct kg_json_writer *json_or_null)
 {
     const struct kit_greeting *greeting = data;
     const char *root = kit_room_project_root(greeting->room);
@@ -44,12 +45,12 @@ static bool put_roots(void *data, struct kg_json_writer *json_or_null)
     return true;
 }
 
-static void on_log(void *data, struct kg_str line, struct kg_str message)
+static void greet_on_log(void *data, struct kg_str line, struct kg_str message)
 {
     (void)data, (void)line, (void)message; /* a trace has it */
 }
 
-static bool may_request(void *data, struct kg_str method)
+static bool greet_may_request(void *data, struct kg_str method)
 {
     const struct kit_greeting *greeting = data;
     const struct host_service *service = host_service_find(method);
@@ -62,12 +63,12 @@ struct kit_greeting *kit_greeting_new(struct kit_seat *seat, enum dialect_varian
                                       void *data)
 {
     static const struct dialect_ops ops = {
-        .on_ready = on_ready,
-        .on_failed = on_failed,
-        .on_request = on_request,
-        .put_roots = put_roots,
-        .on_log = on_log,
-        .may_request = may_request,
+        .on_ready = greet_on_ready,
+        .on_failed = greet_on_failed,
+        .on_request = greet_on_request,
+        .put_roots = greet_put_roots,
+        .on_log = greet_on_log,
+        .may_request = greet_may_request,
     };
     const struct manifest *manifest = seat->room->parts.manifest;
     struct kit_greeting *greeting = kg_alloc(sizeof(*greeting));

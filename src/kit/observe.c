@@ -34,7 +34,7 @@ struct observing {
 
 /* -- stdio ------------------------------------------------------------------------------------- */
 
-static bool pass_on(struct observing *observing, struct loop_fd *from, int to)
+static bool observe_pass_on(struct observing *observing, struct loop_fd *from, int to)
 {
     char *bytes = loop_scratch(observing->room->loop);
     ssize_t got = read(from->fd, bytes, LOOP_SCRATCH_BYTES);
@@ -45,18 +45,18 @@ static bool pass_on(struct observing *observing, struct loop_fd *from, int to)
     return got > 0;
 }
 
-static void on_output(uv_poll_t *poll, int status, int events)
+static void observe_on_output(uv_poll_t *poll, int status, int events)
 {
     (void)status, (void)events;
     struct observing *observing = KG_CONTAINER(poll->data, struct observing, out);
-    pass_on(observing, &observing->out, observing->output_fd);
+    observe_pass_on(observing, &observing->out, observing->output_fd);
 }
 
 static void on_errors(uv_poll_t *poll, int status, int events)
 {
     (void)status, (void)events;
     struct observing *observing = KG_CONTAINER(poll->data, struct observing, err);
-    pass_on(observing, &observing->err, STDERR_FILENO);
+    observe_pass_on(observing, &observing->err, STDERR_FILENO);
 }
 
 static void begin_output(struct observing *observing, struct loop_fd *end, int fd, uv_poll_cb done)
@@ -68,24 +68,24 @@ static void begin_output(struct observing *observing, struct loop_fd *end, int f
 
 static void end_output(struct observing *observing, struct loop_fd *end, int to)
 {
-    while (end->fd >= 0 && pass_on(observing, end, to))
+    while (end->fd >= 0 && observe_pass_on(observing, end, to))
         ;
     loop_fd_end(end);
 }
 
 /* -- its life ---------------------------------------------------------------------------------- */
 
-static void on_spawned(void *data, pid_t pid, int in_fd, int out_fd, int err_fd)
+static void observe_on_spawned(void *data, pid_t pid, int in_fd, int out_fd, int err_fd)
 {
     struct observing *observing = data;
     (void)pid;
     observing->spawned = true;
-    begin_output(observing, &observing->out, out_fd, on_output);
+    begin_output(observing, &observing->out, out_fd, observe_on_output);
     begin_output(observing, &observing->err, err_fd, on_errors);
     kit_feed_to(observing->feed, in_fd);
 }
 
-static void on_exited(void *data, const struct cage_exit *how, const char *error_or_null)
+static void observe_on_exited(void *data, const struct cage_exit *how, const char *error_or_null)
 {
     struct observing *observing = data;
     observing->child = NULL;
@@ -101,7 +101,7 @@ static void on_exited(void *data, const struct cage_exit *how, const char *error
         gate_cage_free(kg_steal(&observing->network));
 }
 
-static void on_socket(void *data, uint32_t index, int fd)
+static void observe_on_socket(void *data, uint32_t index, int fd)
 {
     struct observing *observing = data;
     if (index == CAGE_SOCKET_TRIED && observing->attempts == NULL)
@@ -131,7 +131,7 @@ static void add_host(struct kit_observed *observed, const char *host, uint16_t p
         (struct kit_host){kg_strdup(host), port, count, refused};
 }
 
-static void on_network(void *data, const struct gate_event *event)
+static void observe_on_network(void *data, const struct gate_event *event)
 {
     struct observing *observing = data;
     bool can_declare = event->declare != NULL && event->declare[0] != '\0';
@@ -146,7 +146,7 @@ static void on_network(void *data, const struct gate_event *event)
     }
 }
 
-static bool is_over(void *data)
+static bool observe_is_over(void *data)
 {
     return ((const struct observing *)data)->over;
 }
@@ -163,14 +163,14 @@ static bool is_spawned(void *data)
     return observing->spawned || observing->over;
 }
 
-static void end_child(struct observing *observing)
+static void observe_end_child(struct observing *observing)
 {
     struct loop *loop = observing->room->loop;
     if (observing->child != NULL)
         cage_signal(observing->child, SIGTERM);
-    if (!loop_run_until(loop, is_over, observing, SHUTDOWN_MS) && observing->child != NULL)
+    if (!loop_run_until(loop, observe_is_over, observing, SHUTDOWN_MS) && observing->child != NULL)
         cage_signal(observing->child, SIGKILL);
-    if (!loop_run_until(loop, is_over, observing, KILL_MS))
+    if (!loop_run_until(loop, observe_is_over, observing, KILL_MS))
         kg_fail(&observing->error, KG_E_CAGE, "the killed cage did not end");
 }
 
@@ -188,17 +188,18 @@ static void take_attempts(struct observing *observing)
     cage_attempts_free(kg_steal(&observing->attempts));
 }
 
-static int begin(struct observing *observing, struct kg_err *err)
+static int observe_begin(struct observing *observing, struct kg_err *err)
 {
-    static const struct cage_child_ops ops = {
-        .on_spawned = on_spawned, .on_exited = on_exited, .on_socket = on_socket};
+    static const struct cage_child_ops ops = {.on_spawned = observe_on_spawned,
+                                              .on_exited = observe_on_exited,
+                                              .on_socket = observe_on_socket};
     struct kit_room *room = observing->room;
     struct cage_plan *plan = kit_room_plan(room, err);
     if (plan == NULL)
         return -EINVAL;
     observing->child = cage_spawn(room->spawner, plan, &ops, observing, err);
     if (observing->child != NULL)
-        observing->network = gate_cage_new(room->gate, plan, on_network, observing);
+        observing->network = gate_cage_new(room->gate, plan, observe_on_network, observing);
     cage_plan_free(plan);
     return observing->child != NULL ? 0 : -EINVAL;
 }
@@ -235,10 +236,10 @@ static int run_once(struct observing *observing, uint64_t for_ms, struct kg_err 
 {
     observing->spawned = observing->over = false;
     observing->out.fd = observing->err.fd = -1;
-    if (begin(observing, err) < 0)
+    if (observe_begin(observing, err) < 0)
         return -EINVAL;
     bool anew = watch_child(observing, for_ms);
-    end_child(observing);
+    observe_end_child(observing);
     /* What was tried last may be told at the end. */
     kit_asking_settle(observing->asking);
     if (!anew && kit_asking_waits(observing->asking) && !observing->room->lost)

@@ -3,7 +3,8 @@
 
 #include "kit/generate.h"
 
-static void put_context(const struct kit_run *run, enum kit_context context, struct kg_buf *out)
+static void params_put_context(const struct kit_run *run, enum kit_context context,
+                               struct kg_buf *out)
 {
     bool has_agent = context == KIT_OF_AGENT || context == KIT_WITH_MORE;
     struct kg_json_writer json = kg_json_writer(out);
@@ -31,7 +32,7 @@ void kit_put_params(const struct kit_run *run, enum kit_context context, struct 
 {
     struct kg_json_cursor cursor = {object.data, object.data + object.length};
     kg_buf_str(out, KG_STR("{\"_context\":"));
-    put_context(run, context, out);
+    params_put_context(run, context, out);
     if (object.length > 0) {
         cursor.at++;
         kg_json_skip_space(&cursor);
@@ -91,8 +92,8 @@ static const struct kg_node *knob_default(const struct manifest *manifest, struc
     return NULL;
 }
 
-static bool put_part(const struct manifest *manifest, const struct kg_node *document,
-                     const struct schema *schema, bool full, struct kg_json_writer *json)
+static bool params_put_part(const struct manifest *manifest, const struct kg_node *document,
+                            const struct schema *schema, bool full, struct kg_json_writer *json)
 {
     kg_auto(kit_instances_free) struct kit_instances made = {.count = 0};
     if (schema == NULL)
@@ -120,10 +121,10 @@ void kit_make_config(const struct manifest *manifest, bool full, struct kg_buf *
     if (manifest->config_schema == NULL && manifest->system_config_schema == NULL)
         return;
     kg_json_begin(&json, '{');
-    bool made =
-        put_part(manifest, manifest->config_schema_node, manifest->config_schema, full, &json) &&
-        put_part(manifest, manifest->system_config_schema_node, manifest->system_config_schema,
-                 full, &json);
+    bool made = params_put_part(manifest, manifest->config_schema_node, manifest->config_schema,
+                                full, &json) &&
+                params_put_part(manifest, manifest->system_config_schema_node,
+                                manifest->system_config_schema, full, &json);
     kg_json_end(&json, '}');
     if (made)
         kg_buf_str(out, kg_buf_view(&config));

@@ -32,7 +32,7 @@ struct proposing {
 
 /* -- adding ------------------------------------------------------------------------------------ */
 
-static void add_call(char **calls, const char *call)
+static void propose_add_call(char **calls, const char *call)
 {
     if (*calls != NULL && (strstr(*calls, call) != NULL || strlen(*calls) > CALLS_MAX))
         return;
@@ -54,7 +54,7 @@ static void add_left(struct kit_proposal *out, const char *what, const char *why
         (struct kit_left){kg_strdup(what), kg_strdup(why), kg_strdup(call), count};
 }
 
-static struct kit_line *add_line(struct kit_proposal *out, const char *text, bool is_new)
+static struct kit_line *propose_add_line(struct kit_proposal *out, const char *text, bool is_new)
 {
     out->lines = kg_realloc(out->lines, (out->line_count + 1) * sizeof(*out->lines));
     out->lines[out->line_count] = (struct kit_line){.text = kg_strdup(text), .is_new = is_new};
@@ -69,7 +69,7 @@ static void add_want(struct proposing *proposing, enum cage_act act, const char 
         if (want->act != act || strcmp(want->path, path) != 0)
             continue;
         want->count += count;
-        add_call(&want->calls, call);
+        propose_add_call(&want->calls, call);
         return;
     }
     proposing->wants =
@@ -143,7 +143,7 @@ static void drop_covered(struct proposing *proposing)
                 continue;
             want->gone = true;
             other->count += want->count;
-            add_call(&other->calls, want->calls);
+            propose_add_call(&other->calls, want->calls);
         }
 }
 
@@ -162,7 +162,7 @@ static void propose_line(struct proposing *proposing, const char *text, const ch
     for (size_t i = 0; i < proposing->out->line_count; i++)
         if (strcmp(proposing->out->lines[i].text, text) == 0)
             return;
-    struct kit_line *line = add_line(proposing->out, text, true);
+    struct kit_line *line = propose_add_line(proposing->out, text, true);
     line->calls = kg_strdup(calls);
     line->count = count;
 }
@@ -250,7 +250,7 @@ static void take_uses(struct kit_line *line, const struct capability *capability
     for (size_t i = 0; i < observed->attempt_count; i++)
         if (is_use(capability, &observed->attempts[i])) {
             line->count += observed->attempts[i].count;
-            add_call(&line->calls, observed->attempts[i].call);
+            propose_add_call(&line->calls, observed->attempts[i].call);
         }
     for (size_t i = 0; i < observed->host_count; i++) {
         const struct kit_host *host = &observed->hosts[i];
@@ -259,7 +259,7 @@ static void take_uses(struct kit_line *line, const struct capability *capability
             (capability->port != 0 && capability->port != host->port))
             continue;
         line->count += host->count;
-        add_call(&line->calls, "connect");
+        propose_add_call(&line->calls, "connect");
     }
 }
 
@@ -282,14 +282,14 @@ static void take_old(struct proposing *proposing, const struct kit_observed *obs
         capability_print(&set->items[i], &text);
         if (is_replaced(proposing, &set->items[i]))
             continue;
-        take_uses(add_line(proposing->out, kg_buf_terminate(&text), false), &set->items[i],
+        take_uses(propose_add_line(proposing->out, kg_buf_terminate(&text), false), &set->items[i],
                   observed);
     }
 }
 
 /* -- the whole --------------------------------------------------------------------------------- */
 
-static bool is_refused(const struct kit_observed *observed, const struct cage_need *need)
+static bool propose_is_refused(const struct kit_observed *observed, const struct cage_need *need)
 {
     bool refused = false;
     for (size_t i = 0; observed->refused[i] != NULL && !refused; i++) {
@@ -320,7 +320,7 @@ static void take_attempt(struct proposing *proposing, const struct kit_observed 
         proposing->out->others += attempt->count;
     if (!cage_need_of(attempt, &need))
         return;
-    if (need.left_out == NULL && is_refused(observed, &need))
+    if (need.left_out == NULL && propose_is_refused(observed, &need))
         need.left_out = NOT_GIVEN;
     if (need.left_out == NULL && is_on_the_way(observed, attempt))
         need.left_out = cage_on_the_way;

@@ -58,7 +58,7 @@ const char *const kit_outcome_names[KIT_OUTCOME_COUNT] = {
 
 /* -- steps ------------------------------------------------------------------------------------- */
 
-static void tell(struct replay *replay, const struct kit_step *step)
+static void replay_tell(struct replay *replay, const struct kit_step *step)
 {
     replay->counts->outcomes[step->outcome]++;
     replay->parts->on_step(replay->parts->data, step);
@@ -103,11 +103,11 @@ static void judge_answers(struct replay *replay, struct kit_step step,
     kit_compare(&comparison, asked->pair->body, kg_buf_view(&asked->answer));
     step.outcome = comparison.count == 0 ? KIT_SAME : KIT_DIFFERS;
     step.comparison = &comparison;
-    tell(replay, &step);
+    replay_tell(replay, &step);
 }
 
 /* Compares what came with what came then, each of which may be nothing. */
-static void judge(struct replay *replay, struct kit_event *asked)
+static void replay_judge(struct replay *replay, struct kit_event *asked)
 {
     char note[NOTE_MAX] = "";
     bool is_answered = asked->answer.length > 0;
@@ -135,7 +135,7 @@ static void judge(struct replay *replay, struct kit_event *asked)
     } else {
         step.outcome = KIT_UNANSWERED;
     }
-    tell(replay, &step);
+    replay_tell(replay, &step);
 }
 
 static void pass_over(struct replay *replay, const struct kit_event *event, const char *why)
@@ -148,13 +148,13 @@ static void pass_over(struct replay *replay, const struct kit_event *event, cons
         .is_us = -1,
         .note = why,
     };
-    tell(replay, &step);
+    replay_tell(replay, &step);
 }
 
 /* -- what the plugin asks ---------------------------------------------------------------------- */
 
 /* With the paths of now for those of then. */
-static void put_moved(const struct replay *replay, struct kg_str body, struct kg_buf *out)
+static void replay_put_moved(const struct replay *replay, struct kg_str body, struct kg_buf *out)
 {
     kg_buf_str(out, body);
     for (const struct kit_place *place = replay->places; place->then.length > 0; place++) {
@@ -169,18 +169,18 @@ static void send_answer(const struct replay *replay, int64_t request, struct kg_
 {
     kg_auto(kg_buf_free) struct kg_buf moved = {0};
     struct kg_str payload;
-    put_moved(replay, body, &moved);
+    replay_put_moved(replay, body, &moved);
     bool is_result = kg_json_member(kg_buf_view(&moved), "result", &payload);
     if (is_result || kg_json_member(kg_buf_view(&moved), "error", &payload))
         peer_answer(replay->seat->peer, request, is_result ? PEER_ANSWER_RESULT : PEER_ANSWER_ERROR,
                     payload);
 }
 
-static uint64_t send_request(const struct replay *replay, const char *method, struct kg_str params,
-                             peer_done_fn *on_done, void *data)
+static uint64_t replay_send_request(const struct replay *replay, const char *method,
+                                    struct kg_str params, peer_done_fn *on_done, void *data)
 {
     kg_auto(kg_buf_free) struct kg_buf moved = {0};
-    put_moved(replay, params, &moved);
+    replay_put_moved(replay, params, &moved);
     struct kg_str view = kg_buf_view(&moved);
     const struct peer_call call = {
         .method = kg_str(method),
@@ -197,11 +197,11 @@ static uint64_t send_request(const struct replay *replay, const char *method, st
 static void send_notification(const struct replay *replay, const char *method, struct kg_str params)
 {
     kg_auto(kg_buf_free) struct kg_buf moved = {0};
-    put_moved(replay, params, &moved);
+    replay_put_moved(replay, params, &moved);
     (void)peer_notify(replay->seat->peer, method, kg_buf_view(&moved), NULL);
 }
 
-static bool is_same(const struct replay *replay, struct kg_str was, struct kg_str is)
+static bool replay_is_same(const struct replay *replay, struct kg_str was, struct kg_str is)
 {
     static const char *const none[] = {NULL};
     kg_auto(kit_comparison_clear) struct kit_comparison comparison = {.ignored = none,
@@ -213,8 +213,8 @@ static bool is_same(const struct replay *replay, struct kg_str was, struct kg_st
 }
 
 /* The request of then that this one is; *ret_other: the next of that method, if none is. */
-static struct kit_event *find_asked(struct replay *replay, const char *method, struct kg_str params,
-                                    struct kit_event **ret_other)
+static struct kit_event *replay_find_asked(struct replay *replay, const char *method,
+                                           struct kg_str params, struct kit_event **ret_other)
 {
     size_t looked = 0;
     while (replay->asks < replay->end &&
@@ -226,7 +226,7 @@ static struct kit_event *find_asked(struct replay *replay, const char *method, s
         looked++;
         if (strcmp(at->method, method) != 0)
             continue;
-        if (is_same(replay, at->body, params))
+        if (replay_is_same(replay, at->body, params))
             return at;
         if (*ret_other == NULL)
             *ret_other = at;
@@ -261,16 +261,16 @@ static void tell_asked(struct replay *replay, const char *method,
     };
     if (other_or_null != NULL)
         kit_compare(&comparison, other_or_null->body, params);
-    tell(replay, &step);
+    replay_tell(replay, &step);
 }
 
-static void on_asked(struct replay *replay, int64_t request, struct kg_str method,
-                     struct kg_str params)
+static void replay_on_asked(struct replay *replay, int64_t request, struct kg_str method,
+                            struct kg_str params)
 {
     kg_auto(kg_free) char *name = kg_str_dup(method);
     struct kit_event *other = NULL;
     params = params.length > 0 ? params : KG_STR("{}");
-    struct kit_event *asked = find_asked(replay, name, params, &other);
+    struct kit_event *asked = replay_find_asked(replay, name, params, &other);
     bool is_lacking = replay->greeted || replay->has_gap;
     if (asked == NULL && is_lacking && ask_storage(replay, request, method, params))
         return;
@@ -289,15 +289,16 @@ static void on_asked(struct replay *replay, int64_t request, struct kg_str metho
 }
 
 /* What an MCP server asks during a greeting that was made up, the greeting answers. */
-static void on_request(void *data, int64_t request, struct kg_str method, struct kg_str params)
+static void replay_on_request(void *data, int64_t request, struct kg_str method,
+                              struct kg_str params)
 {
     struct replay *replay = data;
     bool is_greeting = replay->greeting != NULL && !kit_greeting_is_over(replay->greeting);
     if (!is_greeting || !dialect_mcp.on_request(&replay->greeting->talk, request, method, params))
-        on_asked(replay, request, method, params);
+        replay_on_asked(replay, request, method, params);
 }
 
-static void refuse(void *data, int64_t request, struct kg_str method, struct kg_str params)
+static void replay_refuse(void *data, int64_t request, struct kg_str method, struct kg_str params)
 {
     struct replay *replay = data;
     (void)method, (void)params;
@@ -307,7 +308,7 @@ static void refuse(void *data, int64_t request, struct kg_str method, struct kg_
 
 /* -- what the plugin answers ------------------------------------------------------------------- */
 
-static void on_answer(void *data, enum peer_outcome outcome, struct kg_str payload)
+static void replay_on_answer(void *data, enum peer_outcome outcome, struct kg_str payload)
 {
     struct kit_event *asked = data;
     if (outcome != PEER_RESULT && outcome != PEER_ERROR)
@@ -325,7 +326,7 @@ static void on_greeted(void *data, enum peer_outcome outcome, struct kg_str payl
 
 /* -- waiting ----------------------------------------------------------------------------------- */
 
-static bool is_gone(const struct replay *replay)
+static bool replay_is_gone(const struct replay *replay)
 {
     return helper_child_exit(replay->seat->child) != NULL || replay->seat->out_closed;
 }
@@ -336,7 +337,7 @@ struct wait {
     unsigned greetings;            /* that must be there; 0: the event is waited for */
 };
 
-static bool is_done(void *data)
+static bool replay_is_done(void *data)
 {
     const struct wait *wait = data;
     const struct kit_greeting *greeting = wait->replay->greeting;
@@ -344,7 +345,7 @@ static bool is_done(void *data)
         wait->greetings != 0 && (greeting != NULL ? kit_greeting_is_over(greeting)
                                                   : wait->replay->greetings == wait->greetings);
     bool is_answered = wait->asked != NULL && wait->asked->answer.length > 0;
-    return is_greeted || is_answered || is_gone(wait->replay);
+    return is_greeted || is_answered || replay_is_gone(wait->replay);
 }
 
 static bool never(void *data)
@@ -355,12 +356,12 @@ static bool never(void *data)
 
 /* Answers that are still on their way after a stream was closed count; then why it ended is known.
  */
-static void wait_for(struct replay *replay, struct wait wait)
+static void replay_wait_for(struct replay *replay, struct wait wait)
 {
     uint64_t timeout_ms = (uint64_t)replay->parts->room.config->limits_call_timeout_ms;
     wait.replay = replay;
-    bool in_time = kit_room_wait(replay->room, is_done, &wait, timeout_ms);
-    if (in_time && !is_gone(replay))
+    bool in_time = kit_room_wait(replay->room, replay_is_done, &wait, timeout_ms);
+    if (in_time && !replay_is_gone(replay))
         return;
     if (!in_time) {
         replay->hung = true;
@@ -395,22 +396,23 @@ static void greet(struct replay *replay)
     if (replay->parts->room.manifest->is_mcp) {
         replay->greeting = kit_greeting_new(
             replay->seat, DIALECT_UNKNOWN,
-            (uint64_t)replay->parts->room.config->limits_call_timeout_ms, refuse, replay);
-        wait_for(replay, (struct wait){.greetings = 1});
+            (uint64_t)replay->parts->room.config->limits_call_timeout_ms, replay_refuse, replay);
+        replay_wait_for(replay, (struct wait){.greetings = 1});
         return;
     }
-    send_request(replay, "initialize",
-                 trace->greeting.length > 0 ? trace->greeting : KG_STR("{\"api_version\":1}"),
-                 on_greeted, replay);
-    wait_for(replay, (struct wait){.greetings = 1});
-    if (trace->config.length > 0 && !is_gone(replay)) {
+    replay_send_request(replay, "initialize",
+                        trace->greeting.length > 0 ? trace->greeting
+                                                   : KG_STR("{\"api_version\":1}"),
+                        on_greeted, replay);
+    replay_wait_for(replay, (struct wait){.greetings = 1});
+    if (trace->config.length > 0 && !replay_is_gone(replay)) {
         kg_buf_text(&config, "{\"config\":");
         kg_buf_str(&config, trace->config);
         kg_buf_char(&config, '}');
-        send_request(replay, "config.update", kg_buf_view(&config), on_greeted, replay);
-        wait_for(replay, (struct wait){.greetings = 2});
+        replay_send_request(replay, "config.update", kg_buf_view(&config), on_greeted, replay);
+        replay_wait_for(replay, (struct wait){.greetings = 2});
     }
-    if (!is_gone(replay))
+    if (!replay_is_gone(replay))
         send_notification(replay, "initialized", KG_STR("{}"));
 }
 
@@ -431,9 +433,9 @@ static void put_cancelled(const struct replay *replay, const struct kit_event *e
         }
 }
 
-static void say(struct replay *replay, struct kit_event *event)
+static void replay_say(struct replay *replay, struct kit_event *event)
 {
-    if (is_gone(replay))
+    if (replay_is_gone(replay))
         return;
     keep_time(replay, event);
     replay->counts->redacted += event->record->redacted;
@@ -441,7 +443,8 @@ static void say(struct replay *replay, struct kit_event *event)
     event->sent_ns = kit_seat_ns(replay->seat);
     event->seat = replay->seat;
     if (event->type == KIT_HOST_ASKS) {
-        event->sent_id = send_request(replay, event->method, event->body, on_answer, event);
+        event->sent_id =
+            replay_send_request(replay, event->method, event->body, replay_on_answer, event);
         return;
     }
     kg_auto(kg_buf_free) struct kg_buf renamed = {0};
@@ -464,10 +467,10 @@ static void end_life(struct replay *replay, struct kit_event *at)
     for (struct kit_event *event = replay->first; event < at; event++) {
         if (event->type != KIT_HOST_ASKS || event->pair != NULL || event->judged)
             continue;
-        if (!waited && !is_gone(replay))
+        if (!waited && !replay_is_gone(replay))
             (void)kit_seat_wait_exit(replay->seat, GRACE_MS);
         waited = true;
-        judge(replay, event);
+        replay_judge(replay, event);
     }
 }
 
@@ -476,12 +479,12 @@ static void play(struct replay *replay, struct kit_event *event)
     switch (event->type) {
     case KIT_HOST_ASKS:
     case KIT_HOST_TELLS:
-        say(replay, event);
+        replay_say(replay, event);
         break;
     case KIT_PLUGIN_ANSWERS:
-        if (event->pair->sent && !is_gone(replay))
-            wait_for(replay, (struct wait){.asked = event->pair});
-        judge(replay, event->pair);
+        if (event->pair->sent && !replay_is_gone(replay))
+            replay_wait_for(replay, (struct wait){.asked = event->pair});
+        replay_judge(replay, event->pair);
         break;
     case KIT_ENDED:
         end_life(replay, event);
@@ -504,7 +507,7 @@ static void play(struct replay *replay, struct kit_event *event)
 static void dismiss(struct replay *replay)
 {
     const char *shutdown = kit_dialect(replay->room)->shutdown;
-    if (!is_gone(replay) && !replay->shut) {
+    if (!replay_is_gone(replay) && !replay->shut) {
         if (shutdown != NULL)
             send_notification(replay, shutdown, KG_STR("{}"));
         peer_close_input(replay->seat->peer);
@@ -516,7 +519,7 @@ static void dismiss(struct replay *replay)
 
 static int play_life(struct replay *replay, struct kg_err *err)
 {
-    static const struct kit_seat_ops ops = {.on_request = on_request};
+    static const struct kit_seat_ops ops = {.on_request = replay_on_request};
     replay->asks = replay->first;
     replay->greeted = replay->is_over = replay->has_gap = replay->shut = replay->hung = false;
     replay->base_ns = 0;
@@ -532,7 +535,7 @@ static int play_life(struct replay *replay, struct kg_err *err)
         play(replay, event);
     for (struct kit_event *event = replay->first; event < replay->end; event++)
         if (event->type == KIT_HOST_ASKS && !event->judged && event->sent)
-            judge(replay, event);
+            replay_judge(replay, event);
     dismiss(replay);
     return 0;
 }
@@ -563,7 +566,7 @@ static int play_all(struct replay *replay, struct kg_err *err)
     return result;
 }
 
-static void find_places(struct replay *replay)
+static void replay_find_places(struct replay *replay)
 {
     const struct trace *trace = replay->parts->trace;
     const char *project_root = kit_room_project_root(replay->room);
@@ -586,7 +589,7 @@ int kit_replay(const struct kit_replay_parts *parts, struct kit_replay_counts *r
     if (replay.room == NULL)
         return -EINVAL;
     kit_events_read(parts->trace, &replay.events);
-    find_places(&replay);
+    replay_find_places(&replay);
     int result = play_all(&replay, err);
     kit_room_free(replay.room);
     kit_events_free(&replay.events);

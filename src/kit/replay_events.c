@@ -42,8 +42,8 @@ static void begin_life(struct pairing *pairing)
     pairing->asked = NULL;
 }
 
-static struct kit_event *add(struct kit_events *events, enum kit_event_type type,
-                             const struct trace_record *record)
+static struct kit_event *replay_events_add(struct kit_events *events, enum kit_event_type type,
+                                           const struct trace_record *record)
 {
     struct kit_event *event = &events->items[events->count++];
     *event = (struct kit_event){.type = type, .record = record};
@@ -56,11 +56,11 @@ static void add_request(struct pairing *pairing, const struct trace_record *reco
     bool of_host = record->kind == TRACE_TO, is_request = message->kind != RPC_NOTIFICATION;
     if (!of_host && !is_request)
         return; /* notifications of the plugin are not compared */
-    struct kit_event *event = add(pairing->events,
-                                  !of_host     ? KIT_PLUGIN_ASKS
-                                  : is_request ? KIT_HOST_ASKS
-                                               : KIT_HOST_TELLS,
-                                  record);
+    struct kit_event *event = replay_events_add(pairing->events,
+                                                !of_host     ? KIT_PLUGIN_ASKS
+                                                : is_request ? KIT_HOST_ASKS
+                                                             : KIT_HOST_TELLS,
+                                                record);
     struct kg_str method = {message->method, strlen(message->method) + 1};
     event->method = kg_arena_str(pairing->events->arena, method).data;
     event->body = message->params.length > 0 ? message->params : KG_STR("{}");
@@ -84,7 +84,7 @@ static void add_answer(struct pairing *pairing, const struct trace_record *recor
     if (request == NULL)
         return; /* it was asked before the trace began */
     struct kit_event *event =
-        add(pairing->events, of_host ? KIT_HOST_ANSWERS : KIT_PLUGIN_ANSWERS, record);
+        replay_events_add(pairing->events, of_host ? KIT_HOST_ANSWERS : KIT_PLUGIN_ANSWERS, record);
     bool is_result = message->result.data != NULL;
     kit_put_outcome(&body, is_result, is_result ? message->result : message->error);
     event->body = kg_arena_str(pairing->events->arena, kg_buf_view(&body));
@@ -92,11 +92,11 @@ static void add_answer(struct pairing *pairing, const struct trace_record *recor
     request->pair = event;
 }
 
-static void add_line(struct pairing *pairing, const struct trace_record *record)
+static void replay_events_add_line(struct pairing *pairing, const struct trace_record *record)
 {
     struct rpc_message message;
     if (record->cut) {
-        add(pairing->events, KIT_CUT, record);
+        replay_events_add(pairing->events, KIT_CUT, record);
         return;
     }
     rpc_parse(record->line, &message);
@@ -112,7 +112,7 @@ static void add_line(struct pairing *pairing, const struct trace_record *record)
         add_answer(pairing, record, &message);
 }
 
-static bool has_ended(struct kg_str state)
+static bool replay_events_has_ended(struct kg_str state)
 {
     static const char *const states[] = {"crashed", "failed", "stopped", "disabled"};
     for (size_t i = 0; i < KG_COUNT(states); i++)
@@ -130,11 +130,11 @@ void kit_events_read(const struct trace *trace, struct kit_events *ret_events)
     for (size_t i = 0; i < trace->count; i++) {
         const struct trace_record *record = &trace->records[i];
         if (record->kind == TRACE_TO || record->kind == TRACE_FROM)
-            add_line(&pairing, record);
+            replay_events_add_line(&pairing, record);
         else if (record->kind == TRACE_MISSED)
-            add(ret_events, KIT_GAP, record);
-        else if (record->kind == TRACE_STATE && has_ended(record->state))
-            add(ret_events, KIT_ENDED, record);
+            replay_events_add(ret_events, KIT_GAP, record);
+        else if (record->kind == TRACE_STATE && replay_events_has_ended(record->state))
+            replay_events_add(ret_events, KIT_ENDED, record);
     }
     kg_map_free(pairing.host);
     kg_map_free(pairing.plugin);

@@ -20,7 +20,7 @@ static const int signals[KIT_SIGNALS] = {SIGINT, SIGTERM, SIGHUP};
 
 /* -- folders ----------------------------------------------------------------------------------- */
 
-static int write_file(const char *path, struct kg_str text, struct kg_err *err)
+static int room_write_file(const char *path, struct kg_str text, struct kg_err *err)
 {
     kg_auto(kg_close) int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     if (fd < 0 || kg_write_all(fd, text.data, text.length) < 0)
@@ -40,7 +40,7 @@ static int make_declared(const char *root, const char *rest, struct kg_err *err)
         return kg_make_dirs(path, 0700, err);
     kg_auto(kg_free) char *folder = kg_path_folder(path);
     int result = kg_make_dirs(folder, 0700, err);
-    return result < 0 ? result : write_file(path, KG_STR(""), err);
+    return result < 0 ? result : room_write_file(path, KG_STR(""), err);
 }
 
 /* Each place below config:/ and project:/ that the manifest names. */
@@ -66,10 +66,10 @@ static int make_project(const struct kit_room *room, struct kg_err *err)
     kg_auto(kg_free) char *folder = kg_format("%s/.kaged", room->project);
     kg_auto(kg_free) char *file = kg_format("%s/project.yaml", folder);
     int result = kg_make_dirs(folder, 0700, err);
-    return result < 0 ? result : write_file(file, KG_STR("name: " KIT_PROJECT "\n"), err);
+    return result < 0 ? result : room_write_file(file, KG_STR("name: " KIT_PROJECT "\n"), err);
 }
 
-static int make_folders(struct kit_room *room, struct kg_err *err)
+static int room_make_folders(struct kit_room *room, struct kg_err *err)
 {
     const char *tmp = getenv("TMPDIR");
     kg_auto(kg_free) char *real = realpath(tmp != NULL && tmp[0] == '/' ? tmp : "/tmp", NULL);
@@ -85,7 +85,7 @@ static int make_folders(struct kit_room *room, struct kg_err *err)
     return make_places(room, err);
 }
 
-static void remove_folders(struct kit_room *room)
+static void room_remove_folders(struct kit_room *room)
 {
     struct kg_err err;
     if (room->folder != NULL && tree_remove(AT_FDCWD, room->folder, &err) < 0)
@@ -123,7 +123,7 @@ void kit_signals_as(const sigset_t *before)
     pthread_sigmask(SIG_SETMASK, before, NULL);
 }
 
-static void on_signal(uv_signal_t *handle, int number)
+static void room_on_signal(uv_signal_t *handle, int number)
 {
     (void)number;
     struct kit_room *room = handle->data;
@@ -136,7 +136,7 @@ static void begin_signals(struct kit_room *room)
     for (size_t i = 0; i < KIT_SIGNALS; i++) {
         uv_signal_init(loop_uv(room->loop), &room->signals[i]);
         room->signals[i].data = room;
-        uv_signal_start(&room->signals[i], on_signal, signals[i]);
+        uv_signal_start(&room->signals[i], room_on_signal, signals[i]);
     }
 }
 
@@ -152,7 +152,7 @@ struct waiting {
     void *data;
 };
 
-static bool is_over(void *data)
+static bool room_is_over(void *data)
 {
     const struct waiting *waiting = data;
     return waiting->done(waiting->data) || waiting->room->interrupted || waiting->room->lost;
@@ -161,13 +161,13 @@ static bool is_over(void *data)
 bool kit_room_wait(struct kit_room *room, bool (*done)(void *data), void *data, uint64_t timeout_ms)
 {
     struct waiting waiting = {room, done, data};
-    loop_run_until(room->loop, is_over, &waiting, timeout_ms);
+    loop_run_until(room->loop, room_is_over, &waiting, timeout_ms);
     return done(data);
 }
 
 /* -- the cage ---------------------------------------------------------------------------------- */
 
-static void on_lost(void *data)
+static void room_on_lost(void *data)
 {
     struct kit_room *room = data;
     room->lost = true;
@@ -183,8 +183,8 @@ static struct grants grants_of(const struct kit_room *room, const struct capabil
 }
 
 /* tried: what it would have, for a plan that is only tried; NULL: what its manifest declares. */
-static struct cage_plan *make_plan(const struct kit_room *room, const struct grants *tried,
-                                   struct kg_err *err)
+static struct cage_plan *room_make_plan(const struct kit_room *room, const struct grants *tried,
+                                        struct kg_err *err)
 {
     const struct kit_room_parts *parts = &room->parts;
     const struct grants declared = grants_of(room, &parts->manifest->capability_set);
@@ -219,7 +219,7 @@ int kit_room_declare(struct kit_room *room, const struct manifest *manifest, str
 
 struct cage_plan *kit_room_plan(const struct kit_room *room, struct kg_err *err)
 {
-    return make_plan(room, NULL, err);
+    return room_make_plan(room, NULL, err);
 }
 
 int kit_room_check(const struct kit_room *room, const char *capability, struct kg_err *err)
@@ -234,7 +234,7 @@ int kit_room_check(const struct kit_room *room, const char *capability, struct k
     items[had->count] = line;
     const struct capability_set set = {items, had->count + 1};
     const struct grants more = grants_of(room, &set);
-    struct cage_plan *plan = make_plan(room, &more, err);
+    struct cage_plan *plan = room_make_plan(room, &more, err);
     cage_plan_free(plan);
     free(items);
     return plan != NULL ? 0 : -EINVAL;
@@ -250,7 +250,7 @@ static int open_cages(struct kit_room *room, struct kg_err *err)
 static int open_network(struct kit_room *room, struct kg_err *err)
 {
     const struct gate_limits limits = host_gate_limits(room->parts.config);
-    int result = cage_spawner_attach(room->spawner, room->loop, on_lost, room, err);
+    int result = cage_spawner_attach(room->spawner, room->loop, room_on_lost, room, err);
     if (result < 0)
         return result;
     sigset_t before;
@@ -260,7 +260,7 @@ static int open_network(struct kit_room *room, struct kg_err *err)
     return room->gate != NULL ? 0 : -EINVAL;
 }
 
-static void on_damaged(void *data, const char *moved_to)
+static void room_on_damaged(void *data, const char *moved_to)
 {
     (void)data, (void)moved_to; /* each request is then answered with an error that says so */
 }
@@ -272,7 +272,7 @@ static void on_storage_closed(void *data)
 
 struct storage *kit_room_storage(struct kit_room *room)
 {
-    static const struct storage_ops ops = {on_damaged, on_storage_closed};
+    static const struct storage_ops ops = {room_on_damaged, on_storage_closed};
     if (room->storage == NULL)
         room->storage = storage_new(&room->storage_place, room->parts.manifest->name, &ops, room);
     return room->storage;
@@ -294,7 +294,7 @@ struct kit_room *kit_room_new(const struct kit_room_parts *parts, struct kg_err 
     room->dir = realpath(parts->dir, NULL);
     if (room->dir == NULL)
         kg_fail_errno(err, errno, "find the folder %s", parts->dir);
-    if (room->dir == NULL || open_cages(room, err) < 0 || make_folders(room, err) < 0 ||
+    if (room->dir == NULL || open_cages(room, err) < 0 || room_make_folders(room, err) < 0 ||
         open_network(room, err) < 0) {
         kit_room_free(room);
         return NULL;
@@ -325,7 +325,7 @@ void kit_room_free(struct kit_room *room)
     cage_facts_free(room->facts);
     end_signals(room);
     loop_free(room->loop);
-    remove_folders(room);
+    room_remove_folders(room);
     kg_buf_free(&room->settings);
     free(room->dir);
     free(room);

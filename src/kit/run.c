@@ -141,7 +141,7 @@ static void check_group(struct kit_run *run, enum kit_group group)
 }
 
 /* What is only watched for was not seen if nothing could be. */
-static void judge(struct kit_run *run)
+static void kit_run_judge(struct kit_run *run)
 {
     for (enum kit_rule_id rule = 0; rule < KIT_RULE_COUNT; rule++) {
         struct kit_verdict *verdict = &run->report->verdicts[rule];
@@ -195,7 +195,7 @@ void kit_run(struct kit_room *room, const struct kit_options *options,
     tell_problems(&run);
     for (enum kit_group group = 0; group < KIT_GROUP_COUNT; group++)
         check_group(&run, group);
-    judge(&run);
+    kit_run_judge(&run);
     drop_unasked(ret_report, options);
     ret_report->interrupted = room->interrupted;
     ret_report->duration_ms = kg_monotonic_ms() - started_ms;

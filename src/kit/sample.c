@@ -18,14 +18,14 @@ static bool at_end(const struct sampler *sampler)
     return sampler->rest.length == 0;
 }
 
-static char peek(const struct sampler *sampler)
+static char kit_sample_peek(const struct sampler *sampler)
 {
     return at_end(sampler) ? '\0' : sampler->rest.data[0];
 }
 
-static char take(struct sampler *sampler)
+static char kit_sample_take(struct sampler *sampler)
 {
-    char c = peek(sampler);
+    char c = kit_sample_peek(sampler);
     if (!at_end(sampler)) {
         sampler->rest.data++;
         sampler->rest.length--;
@@ -57,29 +57,30 @@ static char take_class(struct sampler *sampler)
 {
     bool negated = take_if(sampler, "^");
     char first = '\0';
-    for (bool is_first = true; !at_end(sampler) && (is_first || peek(sampler) != ']');
+    for (bool is_first = true; !at_end(sampler) && (is_first || kit_sample_peek(sampler) != ']');
          is_first = false) {
-        char c = take(sampler);
+        char c = kit_sample_take(sampler);
         if (c == '\\')
-            c = escaped(take(sampler));
+            c = escaped(kit_sample_take(sampler));
         if (first == '\0')
             first = c;
     }
-    take(sampler);
+    kit_sample_take(sampler);
     return negated ? (first == '~' ? 'x' : '~') : first;
 }
 
 /* How often at least: of `*` and `?` once, since more is tried that way than by nothing. */
-static unsigned take_count(struct sampler *sampler)
+static unsigned kit_sample_take_count(struct sampler *sampler)
 {
     unsigned count = 1;
-    if (peek(sampler) == '*' || peek(sampler) == '+' || peek(sampler) == '?') {
-        take(sampler);
-    } else if (peek(sampler) == '{') {
-        take(sampler);
-        for (count = 0; kg_is_digit(peek(sampler)) && count < SAMPLE_MAX;)
-            count = count * 10 + (unsigned)(take(sampler) - '0');
-        while (!at_end(sampler) && take(sampler) != '}')
+    if (kit_sample_peek(sampler) == '*' || kit_sample_peek(sampler) == '+' ||
+        kit_sample_peek(sampler) == '?') {
+        kit_sample_take(sampler);
+    } else if (kit_sample_peek(sampler) == '{') {
+        kit_sample_take(sampler);
+        for (count = 0; kg_is_digit(kit_sample_peek(sampler)) && count < SAMPLE_MAX;)
+            count = count * 10 + (unsigned)(kit_sample_take(sampler) - '0');
+        while (!at_end(sampler) && kit_sample_take(sampler) != '}')
             ;
     }
     take_if(sampler, "?"); /* lazy */
@@ -95,30 +96,30 @@ static void sample_group(struct sampler *sampler, struct kg_buf *out)
     bool looks = take_if(sampler, "?=") || take_if(sampler, "?!") || take_if(sampler, "?<=") ||
                  take_if(sampler, "?<!");
     if (!looks && !take_if(sampler, "?:") && take_if(sampler, "?<"))
-        while (!at_end(sampler) && take(sampler) != '>')
+        while (!at_end(sampler) && kit_sample_take(sampler) != '>')
             ;
     sample_choice(sampler, looks ? &aside : out);
-    take(sampler);
+    kit_sample_take(sampler);
 }
 
 /* One character or group, as often as it has to be there. */
 static void sample_piece(struct sampler *sampler, struct kg_buf *out)
 {
     kg_auto(kg_buf_free) struct kg_buf piece = {0};
-    char c = take(sampler);
+    char c = kit_sample_take(sampler);
     if (c == '(')
         sample_group(sampler, &piece);
     else if (c == '[')
         c = take_class(sampler);
     else if (c == '\\')
-        c = escaped(take(sampler));
+        c = escaped(kit_sample_take(sampler));
     else if (c == '.')
         c = 'x';
     else if (c == '^' || c == '$')
         return;
     if (c != '(' && c != '\0')
         kg_buf_char(&piece, c);
-    for (unsigned count = take_count(sampler); count > 0; count--)
+    for (unsigned count = kit_sample_take_count(sampler); count > 0; count--)
         if (out->length + piece.length <= SAMPLE_MAX)
             kg_buf_str(out, kg_buf_view(&piece));
 }
@@ -130,7 +131,7 @@ static void sample_choice(struct sampler *sampler, struct kg_buf *out)
     struct kg_buf *into = out;
     if (++sampler->depth > DEPTH_MAX)
         sampler->rest.length = 0;
-    while (!at_end(sampler) && peek(sampler) != ')') {
+    while (!at_end(sampler) && kit_sample_peek(sampler) != ')') {
         if (take_if(sampler, "|")) {
             others.length = 0;
             into = &others;

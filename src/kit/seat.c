@@ -24,26 +24,26 @@ static void on_tap(void *data, enum peer_way way, struct kg_str line)
         seat->ops.on_sent(seat->data, line);
 }
 
-static void on_request(void *data, int64_t request, struct kg_str method, struct kg_str params)
+static void seat_on_request(void *data, int64_t request, struct kg_str method, struct kg_str params)
 {
     struct kit_seat *seat = data;
     if (seat->ops.on_request != NULL)
         seat->ops.on_request(seat->data, request, method, params);
 }
 
-static void on_notification(void *data, struct kg_str method, struct kg_str params)
+static void seat_on_notification(void *data, struct kg_str method, struct kg_str params)
 {
     struct kit_seat *seat = data;
     if (seat->ops.on_notification != NULL)
         seat->ops.on_notification(seat->data, method, params);
 }
 
-static void on_noise(void *data, struct kg_str line, const char *problem)
+static void seat_on_noise(void *data, struct kg_str line, const char *problem)
 {
     (void)data, (void)line, (void)problem; /* on_line has heard it */
 }
 
-static void on_violation(void *data, enum peer_violation violation, const char *detail)
+static void seat_on_violation(void *data, enum peer_violation violation, const char *detail)
 {
     struct kit_seat *seat = data;
     (void)detail;
@@ -51,7 +51,7 @@ static void on_violation(void *data, enum peer_violation violation, const char *
         seat->ops.on_cut(seat->data, peer_rest(seat->peer), true);
 }
 
-static void on_end(void *data, enum peer_end end)
+static void seat_on_end(void *data, enum peer_end end)
 {
     struct kit_seat *seat = data;
     if (end == PEER_STDIN_CLOSED) {
@@ -66,14 +66,14 @@ static void on_end(void *data, enum peer_end end)
 
 /* -- life -------------------------------------------------------------------------------------- */
 
-static void on_spawned(void *data, int in_fd, int out_fd)
+static void seat_on_spawned(void *data, int in_fd, int out_fd)
 {
     static const struct peer_ops ops = {
-        .on_request = on_request,
-        .on_notification = on_notification,
-        .on_noise = on_noise,
-        .on_violation = on_violation,
-        .on_end = on_end,
+        .on_request = seat_on_request,
+        .on_notification = seat_on_notification,
+        .on_noise = seat_on_noise,
+        .on_violation = seat_on_violation,
+        .on_end = seat_on_end,
     };
     struct kit_seat *seat = data;
     const struct config *config = seat->room->parts.config;
@@ -89,7 +89,7 @@ static void on_spawned(void *data, int in_fd, int out_fd)
     seat->started_ns = kg_monotonic_ns();
 }
 
-static void on_exited(void *data, const struct cage_exit *how, const char *error_or_null)
+static void seat_on_exited(void *data, const struct cage_exit *how, const char *error_or_null)
 {
     struct kit_seat *seat = data;
     (void)how;
@@ -100,16 +100,16 @@ static void on_exited(void *data, const struct cage_exit *how, const char *error
     seat->out_closed = true;
 }
 
-static void on_network(void *data, const struct gate_event *event)
+static void seat_on_network(void *data, const struct gate_event *event)
 {
     struct kit_seat *seat = data;
     if (seat->ops.on_network != NULL)
         seat->ops.on_network(seat->data, event);
 }
 
-static int spawn(struct kit_seat *seat, struct kg_err *err)
+static int seat_spawn(struct kit_seat *seat, struct kg_err *err)
 {
-    static const struct helper_child_ops ops = {on_spawned, on_exited, on_network};
+    static const struct helper_child_ops ops = {seat_on_spawned, seat_on_exited, seat_on_network};
     static const struct helper_errors errors = {.max_bytes = STDERR_BYTES, .last = true};
     const struct kit_room *room = seat->room;
     const struct helper_place place = {
@@ -122,7 +122,7 @@ static int spawn(struct kit_seat *seat, struct kg_err *err)
     return seat->child != NULL ? 0 : -EINVAL;
 }
 
-static bool has_ended(void *data)
+static bool seat_has_ended(void *data)
 {
     const struct kit_seat *seat = data;
     return helper_child_exit(seat->child) != NULL;
@@ -131,11 +131,11 @@ static bool has_ended(void *data)
 static bool has_begun(void *data)
 {
     const struct kit_seat *seat = data;
-    return seat->peer != NULL || has_ended(data);
+    return seat->peer != NULL || seat_has_ended(data);
 }
 
 /* Why there is no process. */
-static void explain(const struct kit_seat *seat, struct kg_err *err)
+static void seat_explain(const struct kit_seat *seat, struct kg_err *err)
 {
     if (seat->error.code != KG_OK)
         *err = seat->error;
@@ -153,13 +153,13 @@ struct kit_seat *kit_seat_new(struct kit_room *room, const struct kit_seat_ops *
     seat->room = room;
     seat->ops = *ops;
     seat->data = data;
-    if (spawn(seat, err) < 0) {
+    if (seat_spawn(seat, err) < 0) {
         free(seat);
         return NULL;
     }
     if (kit_room_wait(room, has_begun, seat, START_WAIT_MS) && seat->peer != NULL)
         return seat;
-    explain(seat, err);
+    seat_explain(seat, err);
     kit_seat_free(seat);
     return NULL;
 }
@@ -171,7 +171,7 @@ void kit_seat_free(struct kit_seat *seat)
     seat->ops = (struct kit_seat_ops){0};
     kit_serve_leave(seat->room, seat);
     helper_child_signal(seat->child, SIGKILL);
-    loop_run_until(seat->room->loop, has_ended, seat, KILL_WAIT_MS);
+    loop_run_until(seat->room->loop, seat_has_ended, seat, KILL_WAIT_MS);
     peer_free(seat->peer);
     helper_child_free(seat->child);
     free(seat);
@@ -184,5 +184,5 @@ uint64_t kit_seat_ns(const struct kit_seat *seat)
 
 bool kit_seat_wait_exit(struct kit_seat *seat, uint64_t timeout_ms)
 {
-    return kit_room_wait(seat->room, has_ended, seat, timeout_ms);
+    return kit_room_wait(seat->room, seat_has_ended, seat, timeout_ms);
 }

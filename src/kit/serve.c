@@ -16,7 +16,7 @@ struct kit_served {
     int64_t request;
 };
 
-static void on_stored(void *data, enum storage_outcome outcome, struct kg_str payload)
+static void kit_serve_on_stored(void *data, enum storage_outcome outcome, struct kg_str payload)
 {
     struct kit_served *served = data;
     KG_UNLINK(served->room->served, served);
@@ -34,7 +34,7 @@ int kit_serve(struct kit_room *room, struct kit_seat *seat, const struct host_se
     const struct storage_request asked = {
         .method = service->asks,
         .params = params.length > 0 ? params : KG_STR("{}"),
-        .on_done = on_stored,
+        .on_done = kit_serve_on_stored,
         .data = served,
     };
     int result = storage_ask(kit_room_storage(room), &asked, err);

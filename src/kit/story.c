@@ -22,21 +22,21 @@ struct kit_story {
     struct kg_buf idle, pre, post, designated;
 };
 
-static int append(struct kit_story *story, const struct session_draft *draft,
-                  struct session_added *ret_added, struct kg_err *err)
+static int story_append(struct kit_story *story, const struct session_draft *draft,
+                        struct session_added *ret_added, struct kg_err *err)
 {
     return session_append(story->state, story->session.id.text, draft, 1, ret_added, err);
 }
 
-static int say(struct kit_story *story, enum session_role role, const char *text,
-               struct kg_err *err)
+static int story_say(struct kit_story *story, enum session_role role, const char *text,
+                     struct kg_err *err)
 {
     struct session_added added;
     kg_auto(kg_buf_free) struct kg_buf json = {0};
     kg_json_put_string(&json, kg_str(text));
     const struct session_draft draft = {
         .agent = "primary", .kind = SESSION_MESSAGE, .role = role, .content = kg_buf_view(&json)};
-    return append(story, &draft, &added, err);
+    return story_append(story, &draft, &added, err);
 }
 
 static int use_tool(struct kit_story *story, struct kg_err *err)
@@ -48,7 +48,7 @@ static int use_tool(struct kit_story *story, struct kg_err *err)
         .role = SESSION_ASSISTANT,
         .content = KG_STR("{\"name\":\"read\",\"arguments\":{\"path\":\"colours.txt\"}}"),
     };
-    int failed = append(story, &asks, &call, err);
+    int failed = story_append(story, &asks, &call, err);
     const struct session_draft answers = {
         .agent = "primary",
         .kind = SESSION_TOOL_RESULT,
@@ -56,7 +56,7 @@ static int use_tool(struct kit_story *story, struct kg_err *err)
         .parent = call.id.text,
         .content = KG_STR("\"red, green, \\u00e4nd \\\"blue\\\"\\n\""),
     };
-    return failed < 0 ? failed : append(story, &answers, &result, err);
+    return failed < 0 ? failed : story_append(story, &answers, &result, err);
 }
 
 static int talk_for_a_while(struct kit_story *story, struct kg_err *err)
@@ -66,19 +66,19 @@ static int talk_for_a_while(struct kit_story *story, struct kg_err *err)
     for (size_t i = 7; i < sizeof(long_text); i += 8)
         long_text[i] = ' ';
     long_text[sizeof(long_text) - 1] = '\0';
-    int result = say(story, SESSION_SYSTEM, SYSTEM_TEXT, err);
+    int result = story_say(story, SESSION_SYSTEM, SYSTEM_TEXT, err);
     for (int turn = 0; turn < TURNS && result == 0; turn++) {
-        result = say(story, SESSION_USER, long_text, err);
+        result = story_say(story, SESSION_USER, long_text, err);
         if (result == 0 && turn == 1)
             result = use_tool(story, err);
         if (result == 0)
-            result = say(story, SESSION_ASSISTANT, long_text, err);
+            result = story_say(story, SESSION_ASSISTANT, long_text, err);
     }
     return result;
 }
 
-static int plan(struct kit_story *story, enum session_strategy strategy,
-                struct session_compaction **ret_compaction, struct kg_err *err)
+static int story_plan(struct kit_story *story, enum session_strategy strategy,
+                      struct session_compaction **ret_compaction, struct kg_err *err)
 {
     const struct session_compaction_options options = {
         .strategy = strategy, .trigger = "threshold_crossed", .keep_recent = KEPT_TURNS};
@@ -91,7 +91,7 @@ static int tell_compaction(struct kit_story *story, struct kg_err *err)
 {
     kg_auto(session_compaction_cleanup) struct session_compaction *compaction = NULL;
     struct session_added mark;
-    int result = plan(story, SESSION_BY_DROP, &compaction, err);
+    int result = story_plan(story, SESSION_BY_DROP, &compaction, err);
     if (result < 0)
         return result;
     session_compaction_payload(compaction, "observer", SESSION_PAYLOAD_MAX, &story->pre, NULL);
@@ -101,7 +101,7 @@ static int tell_compaction(struct kit_story *story, struct kg_err *err)
     return result;
 }
 
-static int tell_all(struct kit_story *story, struct kg_err *err)
+static int story_tell_all(struct kit_story *story, struct kg_err *err)
 {
     kg_auto(session_entries_clear) struct session_entries entries = {0};
     uint64_t left = 0;
@@ -110,7 +110,7 @@ static int tell_all(struct kit_story *story, struct kg_err *err)
     if (result < 0)
         return result;
     session_transcript_write(&entries, left, SESSION_PAYLOAD_MAX, &story->idle);
-    result = plan(story, SESSION_BY_DELEGATE, &story->compaction, err);
+    result = story_plan(story, SESSION_BY_DELEGATE, &story->compaction, err);
     if (result < 0)
         return result;
     session_compaction_payload(story->compaction, "compactor", SESSION_PAYLOAD_MAX,
@@ -125,7 +125,7 @@ struct kit_story *kit_story_new(const struct kit_room *room, struct kg_err *err)
         .project_id = KIT_PROJECT, .workdir = room->paths.home, .operator_id = "kit"};
     story->state = state_open(room->paths.state_db, err);
     if (story->state == NULL || session_create(story->state, &new, &story->session, err) < 0 ||
-        talk_for_a_while(story, err) < 0 || tell_all(story, err) < 0) {
+        talk_for_a_while(story, err) < 0 || story_tell_all(story, err) < 0) {
         kit_story_free(story);
         return NULL;
     }

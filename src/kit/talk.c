@@ -67,8 +67,8 @@ static struct kit_ask *find_ask(const struct kit_talk *talk, struct kg_str id)
     return NULL;
 }
 
-static void take_answer(struct kit_talk *talk, struct kit_ask *ask,
-                        const struct rpc_message *message, struct kg_str line)
+static void kit_talk_take_answer(struct kit_talk *talk, struct kit_ask *ask,
+                                 const struct rpc_message *message, struct kg_str line)
 {
     bool ok = message->kind == RPC_RESULT;
     if (++ask->answers > 1) {
@@ -122,7 +122,7 @@ static void take_noise(struct kit_talk *talk, const char *problem, struct kg_str
         break_waiting(talk);
 }
 
-static bool is_string(struct kg_str json)
+static bool kit_talk_is_string(struct kg_str json)
 {
     return json.length > 0 && json.data[0] == '"';
 }
@@ -136,7 +136,7 @@ static struct kit_ask *read_string_id(const struct kit_talk *talk, struct kg_str
 {
     struct kg_str id, method;
     if (message->kind != RPC_INVALID_RESPONSE || kg_json_member(line, "method", &method) ||
-        !kg_json_member(line, "id", &id) || !is_string(id))
+        !kg_json_member(line, "id", &id) || !kit_talk_is_string(id))
         return NULL;
     struct kit_ask *ask = find_ask(talk, id);
     if (ask == NULL)
@@ -149,8 +149,8 @@ static struct kit_ask *read_string_id(const struct kit_talk *talk, struct kg_str
     return ask;
 }
 
-static void on_response(struct kit_talk *talk, struct kit_ask *ask,
-                        const struct rpc_message *message, struct kg_str line)
+static void kit_talk_on_response(struct kit_talk *talk, struct kit_ask *ask,
+                                 const struct rpc_message *message, struct kg_str line)
 {
     struct kg_str id = KG_STR("null"), error;
     bool has_id = kg_json_member(line, "id", &id);
@@ -165,13 +165,13 @@ static void on_response(struct kit_talk *talk, struct kit_ask *ask,
     else if (ask == NULL)
         take_stray(talk, id, line);
     else
-        take_answer(talk, ask, message, line);
+        kit_talk_take_answer(talk, ask, message, line);
 }
 
 /* -- requests of the plugin -------------------------------------------------------------------- */
 
-static void answer_error(const struct kit_talk *talk, int64_t request, enum kg_code code,
-                         const char *message)
+static void kit_talk_answer_error(const struct kit_talk *talk, int64_t request, enum kg_code code,
+                                  const char *message)
 {
     peer_answer_error(talk->seat->peer, request, kg_error_row(code)->rpc_code, message);
 }
@@ -187,11 +187,11 @@ static void answer_ask(const struct kit_talk *talk, const struct host_service *s
         peer_answer(talk->seat->peer, request, PEER_ANSWER_RESULT,
                     asks_roots ? KG_STR("{\"roots\":[]}") : KG_STR("{\"action\":\"cancel\"}"));
     else
-        answer_error(talk, request, KG_E_NOT_APPLICABLE, "there is no model in a test");
+        kit_talk_answer_error(talk, request, KG_E_NOT_APPLICABLE, "there is no model in a test");
 }
 
 /* By the host's name of it. */
-static void serve(void *data, int64_t request, struct kg_str method, struct kg_str params)
+static void kit_talk_serve(void *data, int64_t request, struct kg_str method, struct kg_str params)
 {
     struct kit_talk *talk = data;
     struct kit_run *run = talk->run;
@@ -201,17 +201,17 @@ static void serve(void *data, int64_t request, struct kg_str method, struct kg_s
         kit_find(run, KIT_RULE_REQUEST_KNOWN, last_sent(talk), talk->line,
                  "it asked for %.*s, which the daemon does not have", KG_STR_ARG(method));
         kg_auto(kg_free) char *words = kg_format("kaged has no method %.*s", KG_STR_ARG(method));
-        answer_error(talk, request, KG_E_METHOD_NOT_FOUND, words);
+        kit_talk_answer_error(talk, request, KG_E_METHOD_NOT_FOUND, words);
     } else if (host_service_check(service, &kit_manifest(run)->capability_set, &err) < 0) {
         kit_find(run, KIT_RULE_STORAGE_DECLARED, last_sent(talk), talk->line, "%s", err.message);
-        answer_error(talk, request, err.code, err.message);
+        kit_talk_answer_error(talk, request, err.code, err.message);
     } else if (service->asks == NULL) {
         answer_ask(talk, service, request);
     } else {
         bool writes = service->needs == CAPABILITY_STORAGE_WRITE;
         *(writes ? &run->seen.storage_write : &run->seen.storage_read) = true;
         if (kit_serve(run->room, talk->seat, service, request, params, &err) < 0)
-            answer_error(talk, request, err.code, err.message);
+            kit_talk_answer_error(talk, request, err.code, err.message);
     }
 }
 
@@ -224,10 +224,11 @@ static void serve_mcp(struct kit_talk *talk, int64_t request, struct kg_str meth
         return;
     kit_find(talk->run, KIT_RULE_MCP_REQUEST, last_sent(talk), talk->line,
              "it asked for %.*s, which it was not offered", KG_STR_CUT(method, 64));
-    answer_error(talk, request, KG_E_METHOD_NOT_FOUND, "it was not offered");
+    kit_talk_answer_error(talk, request, KG_E_METHOD_NOT_FOUND, "it was not offered");
 }
 
-static void on_request(void *data, int64_t request, struct kg_str method, struct kg_str params)
+static void kit_talk_on_request(void *data, int64_t request, struct kg_str method,
+                                struct kg_str params)
 {
     struct kit_talk *talk = data;
     if (talk->spent)
@@ -235,12 +236,12 @@ static void on_request(void *data, int64_t request, struct kg_str method, struct
     if (kit_manifest(talk->run)->is_mcp)
         serve_mcp(talk, request, method, params);
     else
-        serve(talk, request, method, params);
+        kit_talk_serve(talk, request, method, params);
 }
 
-/* Those that come in time go to on_request. */
-static void check_request(struct kit_talk *talk, const struct rpc_message *message,
-                          struct kg_str line)
+/* Those that come in time go to kit_talk_on_request. */
+static void kit_talk_check_request(struct kit_talk *talk, const struct rpc_message *message,
+                                   struct kg_str line)
 {
     if (talk->phase != PEER_OPEN)
         kit_find(talk->run, KIT_RULE_MESSAGE_EARLY, last_sent(talk), line,
@@ -252,9 +253,9 @@ static const char *progress_method(const struct kit_run *run)
     return kit_manifest(run)->is_mcp ? "notifications/progress" : "kaged.progress";
 }
 
-/* What MCP has is for on_notification to tell. */
-static void check_declared(struct kit_talk *talk, const struct rpc_message *message,
-                           struct kg_str line)
+/* What MCP has is for kit_talk_on_notification to tell. */
+static void kit_talk_check_declared(struct kit_talk *talk, const struct rpc_message *message,
+                                    struct kg_str line)
 {
     struct kit_run *run = talk->run;
     if (kit_manifest(run)->is_mcp)
@@ -278,14 +279,14 @@ static void check_notification(struct kit_talk *talk, const struct rpc_message *
     }
     if (strcmp(message->method, progress_method(run)) == 0)
         return;
-    check_declared(talk, message, line);
+    kit_talk_check_declared(talk, message, line);
     if (!kg_rate_pass(&talk->notifications, per_sec, kg_monotonic_ms(), NULL))
         kit_find(run, KIT_RULE_NOTIFICATION_RATE, last_sent(talk), line,
                  "it sent more than %u notifications in a second", per_sec);
 }
 
 /* By the row of the dialect, which knows what is under way. */
-static void on_notification(void *data, struct kg_str method, struct kg_str params)
+static void kit_talk_on_notification(void *data, struct kg_str method, struct kg_str params)
 {
     struct kit_talk *talk = data;
     const struct dialect *dialect = kit_dialect(talk->run->room);
@@ -341,7 +342,8 @@ static void on_early_line(struct kit_talk *talk, const struct rpc_message *messa
     }
 }
 
-static void on_message(struct kit_talk *talk, const struct rpc_message *message, struct kg_str line)
+static void kit_talk_on_message(struct kit_talk *talk, const struct rpc_message *message,
+                                struct kg_str line)
 {
     struct kit_run *run = talk->run;
     switch (message->kind) {
@@ -354,7 +356,7 @@ static void on_message(struct kit_talk *talk, const struct rpc_message *message,
             kit_find(run, KIT_RULE_STDOUT_REQUEST, last_sent(talk), line, "%s", message->problem);
         break;
     case RPC_REQUEST:
-        check_request(talk, message, line);
+        kit_talk_check_request(talk, message, line);
         break;
     case RPC_NOTIFICATION:
         check_notification(talk, message, line);
@@ -365,18 +367,18 @@ static void on_message(struct kit_talk *talk, const struct rpc_message *message,
     }
 }
 
-static void read_line(struct kit_talk *talk, struct kg_str line)
+static void kit_talk_read_line(struct kit_talk *talk, struct kg_str line)
 {
     struct rpc_message message;
     kg_auto(kg_buf_free) struct kg_buf scratch = {0};
     rpc_parse(line, &message);
     struct kit_ask *ask = read_string_id(talk, line, &scratch, &message);
     if (is_answer(message.kind))
-        on_response(talk, ask, &message, line);
+        kit_talk_on_response(talk, ask, &message, line);
     else if (talk->phase == PEER_SILENT)
         on_early_line(talk, &message, line);
     else
-        on_message(talk, &message, line);
+        kit_talk_on_message(talk, &message, line);
 }
 
 /* A line without its end may still be an answer; but only who leaves cuts one off. */
@@ -396,12 +398,12 @@ static void on_cut(void *data, struct kg_str line, bool too_long)
     talk->spent = talk->spent || too_long;
 }
 
-static void on_line(void *data, struct kg_str line)
+static void kit_talk_on_line(void *data, struct kg_str line)
 {
     struct kit_talk *talk = data;
     talk->line = line;
     if (!talk->spent)
-        read_line(talk, line);
+        kit_talk_read_line(talk, line);
 }
 
 static void add_ask(struct kit_talk *talk, struct kit_ask *ask, const char *method)
@@ -421,7 +423,7 @@ static void keep_sent(struct kit_talk *talk, struct kg_str line)
 
 /* What a greeting sends is asked like the rest; other lines that we do not send here are answers.
  */
-static void on_sent(void *data, struct kg_str line)
+static void kit_talk_on_sent(void *data, struct kg_str line)
 {
     struct kit_talk *talk = data;
     struct rpc_message message = {.kind = RPC_NOISE};
@@ -436,7 +438,7 @@ static void on_sent(void *data, struct kg_str line)
     add_ask(talk, ask, message.method);
 }
 
-static void on_network(void *data, const struct gate_event *event)
+static void kit_talk_on_network(void *data, const struct gate_event *event)
 {
     struct kit_talk *talk = data;
     struct kit_seen *seen = &talk->run->seen;
@@ -450,12 +452,12 @@ static void on_network(void *data, const struct gate_event *event)
 struct kit_talk *kit_talk_new(struct kit_run *run, struct kg_err *err)
 {
     static const struct kit_seat_ops ops = {
-        .on_line = on_line,
+        .on_line = kit_talk_on_line,
         .on_cut = on_cut,
-        .on_sent = on_sent,
-        .on_request = on_request,
-        .on_notification = on_notification,
-        .on_network = on_network,
+        .on_sent = kit_talk_on_sent,
+        .on_request = kit_talk_on_request,
+        .on_notification = kit_talk_on_notification,
+        .on_network = kit_talk_on_network,
     };
     struct kit_talk *talk = kg_alloc(sizeof(*talk));
     talk->run = run;
@@ -501,7 +503,7 @@ bool kit_talk_is_spent(const struct kit_talk *talk)
 /* -- sending ----------------------------------------------------------------------------------- */
 
 /* What it says next is not before the answer to initialize any more. */
-static void on_answered(void *data, enum peer_outcome outcome, struct kg_str payload)
+static void kit_talk_on_answered(void *data, enum peer_outcome outcome, struct kg_str payload)
 {
     struct kit_talk *talk = data;
     (void)payload;
@@ -510,7 +512,8 @@ static void on_answered(void *data, enum peer_outcome outcome, struct kg_str pay
 }
 
 /* The peer's own ids are numbers in turn: an answer to another is ours alone to read. */
-static void say(struct kit_talk *talk, const char *id, const char *method, struct kg_str params)
+static void kit_talk_say(struct kit_talk *talk, const char *id, const char *method,
+                         struct kg_str params)
 {
     kg_auto(kg_buf_free) struct kg_buf line = {0};
     struct kg_json_writer json = kg_json_writer(&line);
@@ -533,7 +536,7 @@ struct kit_ask *kit_talk_ask(struct kit_talk *talk, const char *id, const char *
         .method = kg_str(method),
         .params = &params,
         .params_count = 1,
-        .on_done = on_answered,
+        .on_done = kit_talk_on_answered,
         .data = talk,
     };
     struct kit_ask *ask = kg_alloc(sizeof(*ask));
@@ -541,7 +544,7 @@ struct kit_ask *kit_talk_ask(struct kit_talk *talk, const char *id, const char *
     talk->last_sent.length = 0;
     talk->sending = true;
     if (id != NULL)
-        say(talk, id, method, params);
+        kit_talk_say(talk, id, method, params);
     else
         (void)peer_call(talk->seat->peer, &call, &number, NULL);
     talk->sending = false;
@@ -581,7 +584,7 @@ static size_t answered(const struct waiting *waiting)
     return count;
 }
 
-static bool is_over(void *data)
+static bool kit_talk_is_over(void *data)
 {
     const struct waiting *waiting = data;
     return kit_talk_is_spent(waiting->talk) || answered(waiting) == waiting->count;
@@ -607,7 +610,7 @@ bool kit_talk_wait(struct kit_talk *talk, struct kit_ask *const *asks, size_t co
     for (uint64_t quiet_ms = 0; quiet_ms < timeout_ms; quiet_ms += step_ms) {
         uint64_t taken = peer_counters(talk->seat->peer).bytes_out;
         size_t before = answered(&waiting);
-        if (kit_room_wait(talk->run->room, is_over, &waiting, step_ms) ||
+        if (kit_room_wait(talk->run->room, kit_talk_is_over, &waiting, step_ms) ||
             talk->run->room->interrupted)
             break;
         if (peer_counters(talk->seat->peer).bytes_out > taken || answered(&waiting) > before)
@@ -631,7 +634,7 @@ void kit_talk_wait_served(struct kit_talk *talk, uint64_t timeout_ms)
 
 /* -- the greeting of an MCP server ------------------------------------------------------------- */
 
-static bool is_greeted(void *data)
+static bool kit_talk_is_greeted(void *data)
 {
     const struct kit_talk *talk = data;
     return kit_greeting_is_over(talk->greeting) || kit_talk_is_spent(talk);
@@ -640,8 +643,8 @@ static bool is_greeted(void *data)
 /* The row has a time for each of its steps; the whole is bounded, too. */
 bool kit_talk_greet(struct kit_talk *talk, enum dialect_variant variant, uint64_t timeout_ms)
 {
-    talk->greeting = kit_greeting_new(talk->seat, variant, timeout_ms, serve, talk);
-    kit_room_wait(talk->run->room, is_greeted, talk, timeout_ms * GREETING_STEPS);
+    talk->greeting = kit_greeting_new(talk->seat, variant, timeout_ms, kit_talk_serve, talk);
+    kit_room_wait(talk->run->room, kit_talk_is_greeted, talk, timeout_ms * GREETING_STEPS);
     check_streams(talk);
     return talk->greeting->is_ready && !kit_talk_is_spent(talk);
 }

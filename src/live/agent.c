@@ -38,8 +38,9 @@ static uint64_t window_of(const struct sessions *sessions, const struct local_mo
     return (uint64_t)host_config(sessions->host)->sessions_context_window;
 }
 
-static struct live_agent describe(const struct sessions *sessions, struct projects_entry *project,
-                                  const struct project_resolved_agent *resolved)
+static struct live_agent agent_describe(const struct sessions *sessions,
+                                        struct projects_entry *project,
+                                        const struct project_resolved_agent *resolved)
 {
     const struct project_compaction *compaction = &resolved->compaction;
     const struct local_model *model =
@@ -81,6 +82,6 @@ int live_agent_find(const struct sessions *sessions, const char *project_id, con
                 KG_STR_CUT(kg_str(agent_path), SESSION_AGENT_MAX));
         return kg_hint(err, "kaged project show %s lists its agents", project_id);
     }
-    *ret_agent = describe(sessions, project, resolved);
+    *ret_agent = agent_describe(sessions, project, resolved);
     return 0;
 }

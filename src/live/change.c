@@ -39,12 +39,13 @@ static void clear_change(struct live_op *op)
     free(change->seat_before);
 }
 
-static struct change *change_new(struct sessions *sessions, const struct sessions_request *request)
+static struct change *live_change_new(struct sessions *sessions,
+                                      const struct sessions_request *request)
 {
     return live_op_new(sizeof(struct change), sessions, request, clear_change);
 }
 
-static struct audit *audit_of(const struct live_op *op)
+static struct audit *live_change_audit_of(const struct live_op *op)
 {
     return host_audit(op->work.sessions->host);
 }
@@ -70,7 +71,7 @@ static int read_back(struct change *change, struct state *state, const char *id,
     return result < 0 ? result : session_agents_read(state, id, &change->agents, err);
 }
 
-static char *copy(struct kg_str text)
+static char *live_change_copy(struct kg_str text)
 {
     return text.data ? kg_str_dup(text) : NULL;
 }
@@ -93,7 +94,7 @@ static void on_created(struct live_op *op)
 {
     struct change *change = KG_CONTAINER(op, struct change, op);
     const struct session *session = &change->session;
-    audit_emit(audit_of(op), AUDIT_SESSION_CREATED, kg_str(op->work.asker->request_id),
+    audit_emit(live_change_audit_of(op), AUDIT_SESSION_CREATED, kg_str(op->work.asker->request_id),
                AUDIT_V_TEXT(session->id.text), AUDIT_V_TEXT(session->project_id),
                AUDIT_V_TEXT(session->seat), AUDIT_V_TEXT(session->workdir),
                AUDIT_V_TEXT(op->work.asker->operator_id));
@@ -130,17 +131,17 @@ static int check_project(struct change *change, struct kg_err *err)
 static char *shown_copy(struct kg_str text)
 {
     kg_auto(kg_buf_free) struct kg_buf shown = {0};
-    return copy(redact_put_shared(text, &shown) ? kg_buf_view(&shown) : text);
+    return live_change_copy(redact_put_shared(text, &shown) ? kg_buf_view(&shown) : text);
 }
 
 void sessions_create(struct sessions *sessions, const struct sessions_request *request,
                      const struct sessions_wanted *wanted)
 {
-    struct change *change = change_new(sessions, request);
+    struct change *change = live_change_new(sessions, request);
     struct kg_err err;
     change->project_id = kg_str_dup(wanted->project_id);
-    change->workdir = copy(wanted->workdir);
-    change->seat = copy(wanted->seat);
+    change->workdir = live_change_copy(wanted->workdir);
+    change->seat = live_change_copy(wanted->seat);
     change->title = shown_copy(wanted->title);
     if (!live_op_admit(&change->op, true))
         return;
@@ -167,7 +168,7 @@ static void on_forked(struct live_op *op)
     struct change *change = KG_CONTAINER(op, struct change, op);
     const struct session *session = &change->session;
     const char *entry = session->parent_entry.text;
-    audit_emit(audit_of(op), AUDIT_SESSION_FORKED, kg_str(op->work.asker->request_id),
+    audit_emit(live_change_audit_of(op), AUDIT_SESSION_FORKED, kg_str(op->work.asker->request_id),
                AUDIT_V_TEXT(session->id.text), AUDIT_V_TEXT(session->project_id),
                AUDIT_V_TEXT(session->parent.text), AUDIT_V_TEXT(entry[0] ? entry : NULL),
                AUDIT_V_TEXT(op->work.asker->operator_id));
@@ -204,8 +205,8 @@ static void fork_open(struct live_op *op)
 void sessions_fork(struct sessions *sessions, const struct sessions_request *request,
                    struct kg_str entry)
 {
-    struct change *change = change_new(sessions, request);
-    change->entry = copy(entry);
+    struct change *change = live_change_new(sessions, request);
+    change->entry = live_change_copy(entry);
     if (live_op_admit(&change->op, true))
         live_op_open(&change->op, fork_open);
 }
@@ -220,16 +221,16 @@ static int run_close(struct session_job *job, struct state *state, struct kg_err
     return result < 0 ? result : read_back(change, state, id, err);
 }
 
-static void on_closed(struct live_op *op)
+static void live_change_on_closed(struct live_op *op)
 {
     const struct live_session *live = op->work.live;
     bool was_closed = live->state == SESSION_CLOSED;
     live_set_state(op->work.live, SESSION_CLOSED);
     live_scripts_end(op->work.live);
     if (!was_closed)
-        audit_emit(audit_of(op), AUDIT_SESSION_CLOSED, kg_str(op->work.asker->request_id),
-                   AUDIT_V_TEXT(live->id.text), AUDIT_V_TEXT(live->project_id),
-                   AUDIT_V_TEXT(op->work.asker->operator_id));
+        audit_emit(live_change_audit_of(op), AUDIT_SESSION_CLOSED,
+                   kg_str(op->work.asker->request_id), AUDIT_V_TEXT(live->id.text),
+                   AUDIT_V_TEXT(live->project_id), AUDIT_V_TEXT(op->work.asker->operator_id));
     answer_session(op);
 }
 
@@ -238,12 +239,12 @@ static void close_open(struct live_op *op)
     struct kg_err why;
     kg_fail(&why, KG_E_CONFLICT, "session %s: it is being closed", op->work.live->id.text);
     live_run_cancel(op->work.live, &why);
-    live_op_write(op, run_close, on_closed);
+    live_op_write(op, run_close, live_change_on_closed);
 }
 
 void sessions_close(struct sessions *sessions, const struct sessions_request *request)
 {
-    struct change *change = change_new(sessions, request);
+    struct change *change = live_change_new(sessions, request);
     if (live_op_admit(&change->op, true))
         live_op_open(&change->op, close_open);
 }
@@ -263,15 +264,16 @@ static void audit_resumed(const struct change *change)
     const struct live_op *op = &change->op;
     const struct session *session = &change->session;
     if (change->state_before != SESSION_ACTIVE)
-        audit_emit(audit_of(op), AUDIT_SESSION_RESUMED, kg_str(op->work.asker->request_id),
-                   AUDIT_V_TEXT(session->id.text), AUDIT_V_TEXT(session->project_id),
+        audit_emit(live_change_audit_of(op), AUDIT_SESSION_RESUMED,
+                   kg_str(op->work.asker->request_id), AUDIT_V_TEXT(session->id.text),
+                   AUDIT_V_TEXT(session->project_id),
                    AUDIT_V_TEXT(session_state_names[change->state_before]),
                    AUDIT_V_TEXT(op->work.asker->operator_id));
     if (strcmp(change->seat_before, session->seat) != 0)
-        audit_emit(audit_of(op), AUDIT_SESSION_SEAT_MOVED, kg_str(op->work.asker->request_id),
-                   AUDIT_V_TEXT(session->id.text), AUDIT_V_TEXT(session->project_id),
-                   AUDIT_V_TEXT(change->seat_before), AUDIT_V_TEXT(session->seat),
-                   AUDIT_V_TEXT(op->work.asker->operator_id));
+        audit_emit(live_change_audit_of(op), AUDIT_SESSION_SEAT_MOVED,
+                   kg_str(op->work.asker->request_id), AUDIT_V_TEXT(session->id.text),
+                   AUDIT_V_TEXT(session->project_id), AUDIT_V_TEXT(change->seat_before),
+                   AUDIT_V_TEXT(session->seat), AUDIT_V_TEXT(op->work.asker->operator_id));
 }
 
 static void on_resumed(struct live_op *op)
@@ -315,8 +317,8 @@ static void resume_open(struct live_op *op)
 void sessions_resume(struct sessions *sessions, const struct sessions_request *request,
                      struct kg_str seat)
 {
-    struct change *change = change_new(sessions, request);
-    change->seat = copy(seat);
+    struct change *change = live_change_new(sessions, request);
+    change->seat = live_change_copy(seat);
     if (live_op_admit(&change->op, true))
         live_op_open(&change->op, resume_open);
 }
@@ -343,7 +345,7 @@ static int run_pin(struct session_job *job, struct state *state, struct kg_err *
 void sessions_pin(struct sessions *sessions, const struct sessions_request *request,
                   struct kg_str entry, bool pinned)
 {
-    struct change *change = change_new(sessions, request);
+    struct change *change = live_change_new(sessions, request);
     change->entry = kg_str_dup(entry);
     change->pinned = pinned;
     if (live_op_admit(&change->op, true))
@@ -370,9 +372,10 @@ static void on_undone(struct live_op *op)
     struct kg_json_writer json = kg_json_writer(&op->json);
     if (op->work.live->state == SESSION_STOPPED)
         live_set_state(op->work.live, change->session.state);
-    audit_emit(audit_of(op), AUDIT_COMPACTION_UNDONE, kg_str(op->work.asker->request_id),
-               AUDIT_V_TEXT(op->work.live->id.text), AUDIT_V_TEXT(change->agent),
-               AUDIT_V_TEXT(change->mark.text), AUDIT_V_TEXT(op->work.asker->operator_id));
+    audit_emit(live_change_audit_of(op), AUDIT_COMPACTION_UNDONE,
+               kg_str(op->work.asker->request_id), AUDIT_V_TEXT(op->work.live->id.text),
+               AUDIT_V_TEXT(change->agent), AUDIT_V_TEXT(change->mark.text),
+               AUDIT_V_TEXT(op->work.asker->operator_id));
     kg_json_begin(&json, '{');
     kg_json_named_text(&json, "mark", change->mark.text);
     kg_json_named_text(&json, "agent", change->agent);
@@ -398,8 +401,8 @@ static void undo_open(struct live_op *op)
 void sessions_undo(struct sessions *sessions, const struct sessions_request *request,
                    struct kg_str agent)
 {
-    struct change *change = change_new(sessions, request);
-    change->agent = copy(agent);
+    struct change *change = live_change_new(sessions, request);
+    change->agent = live_change_copy(agent);
     if (live_op_admit(&change->op, true))
         live_op_open(&change->op, undo_open);
 }

@@ -30,12 +30,12 @@ struct moving {
     struct command *command; /* NULL: nobody wants to know */
 };
 
-static struct command *command_of(struct live_work *work)
+static struct command *live_command_of(struct live_work *work)
 {
     return KG_CONTAINER(work, struct command, work);
 }
 
-static void command_free(struct command *command)
+static void live_command_free(struct command *command)
 {
     if (command->process != NULL) {
         host_events_unlisten(host_events(command->work.sessions->host), &command->listener);
@@ -52,25 +52,25 @@ static void command_free(struct command *command)
     free(command);
 }
 
-static void refuse(struct command *command, const struct kg_err *err)
+static void command_refuse(struct command *command, const struct kg_err *err)
 {
     const struct turn_ops *ops = command->ops;
     void *data = command->data;
-    command_free(command);
+    live_command_free(command);
     ops->on_refused(data, err);
 }
 
 /* -- which script ------------------------------------------------------------------------------ */
 
 /* By its name or by another one that it goes by. */
-static bool is_called(const struct kg_node *offer, struct kg_str name)
+static bool command_is_called(const struct kg_node *offer, struct kg_str name)
 {
     return kg_str_equal(kg_node_text(offer, "name"), name) ||
            kg_node_has_text(kg_node_get(offer, "aliases"), name);
 }
 
 /* Of two scripts the first by name has it. */
-static struct host_process *find(const struct live_session *live, struct kg_str name)
+static struct host_process *command_find(const struct live_session *live, struct kg_str name)
 {
     struct host *host = live->sessions->host;
     for (struct host_plugin *at = NULL; (at = host_script_after(host, at)) != NULL;) {
@@ -78,7 +78,7 @@ static struct host_process *find(const struct live_session *live, struct kg_str 
         const struct kg_node *commands =
             kg_node_list(process ? host_script_offers(process) : NULL, "commands");
         for (uint32_t i = 0; i < commands->count; i++)
-            if (is_called(&commands->items[i], name))
+            if (command_is_called(&commands->items[i], name))
                 return process;
     }
     return NULL;
@@ -86,7 +86,7 @@ static struct host_process *find(const struct live_session *live, struct kg_str 
 
 /* -- lines ------------------------------------------------------------------------------------- */
 
-static void tell(struct command *command, struct kg_json_writer *json)
+static void command_tell(struct command *command, struct kg_json_writer *json)
 {
     kg_json_end(json, '}');
     kg_buf_char(json->buf, '\n');
@@ -94,7 +94,7 @@ static void tell(struct command *command, struct kg_json_writer *json)
     command->ops->on_line(command->data, kg_buf_view(json->buf));
 }
 
-static void on_event(struct host_listener *listener, struct host_event *event)
+static void command_on_event(struct host_listener *listener, struct host_event *event)
 {
     struct command *command = KG_CONTAINER(listener, struct command, listener);
     struct kg_err err;
@@ -111,10 +111,10 @@ static void on_event(struct host_listener *listener, struct host_event *event)
     kg_json_named_text(&json, "plugin", command->plugin);
     kg_json_named_str(&json, "level", kg_node_text(notice->root, "level"));
     kg_json_named_str(&json, "text", kg_node_text(notice->root, "text"));
-    tell(command, &json);
+    command_tell(command, &json);
 }
 
-static void put_result(struct command *command, const struct host_reply *reply)
+static void command_put_result(struct command *command, const struct host_reply *reply)
 {
     struct kg_err err;
     kg_auto(kg_doc_cleanup) struct kg_doc *result =
@@ -137,7 +137,7 @@ static void put_result(struct command *command, const struct host_reply *reply)
     kg_buf_char(&command->result, '\n');
 }
 
-static void tell_question(void *data, const struct state_question *row)
+static void command_tell_question(void *data, const struct state_question *row)
 {
     struct command *command = data;
     kg_auto(kg_buf_free) struct kg_buf line = {0};
@@ -147,17 +147,17 @@ static void tell_question(void *data, const struct state_question *row)
     kg_json_named_text(&json, "plugin", command->plugin);
     kg_json_key(&json, "question");
     live_question_write(row, &json);
-    tell(command, &json);
+    command_tell(command, &json);
 }
 
-static bool ask(void *data, struct host_ask *asked)
+static bool command_ask(void *data, struct host_ask *asked)
 {
     struct command *command = data;
     return asked->kind != HOST_ASK_SAMPLE &&
-           live_question_begin(&command->work, asked, tell_question, command);
+           live_question_begin(&command->work, asked, command_tell_question, command);
 }
 
-static void withdraw_question(void *data, struct host_ask *asked, const char *why)
+static void command_withdraw_question(void *data, struct host_ask *asked, const char *why)
 {
     struct command *command = data;
     (void)why;
@@ -166,20 +166,20 @@ static void withdraw_question(void *data, struct host_ask *asked, const char *wh
 
 /* -- the call ---------------------------------------------------------------------------------- */
 
-static void on_called(struct live_work *work, const struct kg_err *err_or_null)
+static void command_on_called(struct live_work *work, const struct kg_err *err_or_null)
 {
-    struct command *command = command_of(work);
+    struct command *command = live_command_of(work);
     const struct turn_ops *ops = command->ops;
     void *data = command->data;
     if (err_or_null != NULL && !command->told) {
-        refuse(command, err_or_null);
+        command_refuse(command, err_or_null);
         return;
     }
-    command_free(command);
+    live_command_free(command);
     ops->on_end(data);
 }
 
-static void end_well(struct command *command)
+static void command_end_well(struct command *command)
 {
     command->told = true;
     command->ops->on_line(command->data, kg_buf_view(&command->result));
@@ -187,7 +187,8 @@ static void end_well(struct command *command)
 }
 
 /* What became of the move: a line of its own, before the result. */
-static void tell_move(struct command *command, struct kg_str json, const struct kg_err *err_or_null)
+static void command_tell_move(struct command *command, struct kg_str json,
+                              const struct kg_err *err_or_null)
 {
     kg_auto(kg_buf_free) struct kg_buf line = {0};
     struct kg_json_writer writer = kg_json_writer(&line);
@@ -200,10 +201,10 @@ static void tell_move(struct command *command, struct kg_str json, const struct 
     } else {
         kg_json_named_raw(&writer, "move", json);
     }
-    tell(command, &writer);
+    command_tell(command, &writer);
 }
 
-static void on_moved(void *data, struct kg_str json, const struct kg_err *err_or_null)
+static void command_on_moved(void *data, struct kg_str json, const struct kg_err *err_or_null)
 {
     struct moving *moving = data;
     struct command *command = moving->command;
@@ -211,27 +212,27 @@ static void on_moved(void *data, struct kg_str json, const struct kg_err *err_or
     if (command == NULL)
         return;
     command->moving = NULL;
-    tell_move(command, json, err_or_null);
-    end_well(command);
+    command_tell_move(command, json, err_or_null);
+    command_end_well(command);
 }
 
 /* The session moves when the command is over, and the result comes when it has. */
-static void on_done(void *data, const struct host_reply *reply)
+static void command_on_done(void *data, const struct host_reply *reply)
 {
     struct command *command = data;
     struct moving *moving = kg_alloc(sizeof(*moving));
     command->call = NULL;
-    put_result(command, reply);
+    command_put_result(command, reply);
     moving->command = command;
-    if (live_move_wanted(command->work.live, command->work.asker, on_moved, moving)) {
+    if (live_move_wanted(command->work.live, command->work.asker, command_on_moved, moving)) {
         command->moving = moving;
         return;
     }
     free(moving);
-    end_well(command);
+    command_end_well(command);
 }
 
-static void withdraw(void *data)
+static void command_withdraw(void *data)
 {
     struct command *command = data;
     if (command->moving != NULL)
@@ -247,7 +248,8 @@ static int send_command(struct command *command, struct host_process *process, s
         .audit_sent = host_audit_called,
         .audit_ended = host_audit_returned,
     };
-    static const struct host_asked_ops asked = {.ask = ask, .withdraw = withdraw_question};
+    static const struct host_asked_ops asked = {.ask = command_ask,
+                                                .withdraw = command_withdraw_question};
     struct host *host = command->work.sessions->host;
     kg_auto(kg_buf_free) struct kg_buf params = {0};
     struct kg_json_writer json = kg_json_writer(&params);
@@ -262,7 +264,7 @@ static int send_command(struct command *command, struct host_process *process, s
         .asker = command->work.asker,
         .timeout_ms = host_call_timeout_ms(host, 0),
         .kind = &kind,
-        .on_done = on_done,
+        .on_done = command_on_done,
         .asked = &asked,
         .data = command,
     };
@@ -270,11 +272,12 @@ static int send_command(struct command *command, struct host_process *process, s
     return command->call != NULL ? 0 : -EINVAL;
 }
 
-static void on_scripts(struct live_work *work, const struct kg_err *err_or_null)
+static void command_on_scripts(struct live_work *work, const struct kg_err *err_or_null)
 {
-    struct command *command = command_of(work);
+    struct command *command = live_command_of(work);
     struct kg_err err = {0};
-    struct host_process *process = err_or_null ? NULL : find(work->live, kg_str(command->name));
+    struct host_process *process =
+        err_or_null ? NULL : command_find(work->live, kg_str(command->name));
     if (err_or_null == NULL && process == NULL) {
         kg_fail(&err, KG_E_NOT_FOUND, "session %s has no command /%s", work->live->id.text,
                 command->name);
@@ -284,37 +287,37 @@ static void on_scripts(struct live_work *work, const struct kg_err *err_or_null)
     if (err_or_null == NULL && send_command(command, process, &err) < 0)
         err_or_null = &err;
     if (err_or_null != NULL) {
-        refuse(command, err_or_null);
+        command_refuse(command, err_or_null);
         return;
     }
     const struct host_status status = host_process_status(process);
     work->live->commands++;
     command->process = kg_strdup(status.name);
     command->plugin = kg_strdup(status.plugin);
-    command->listener.on_event = on_event;
+    command->listener.on_event = command_on_event;
     host_events_listen(host_events(work->sessions->host), &command->listener);
-    live_await(work, command, withdraw, on_called);
+    live_await(work, command, command_withdraw, command_on_called);
 }
 
-static void on_started(struct live_work *work, const struct kg_err *err_or_null)
+static void command_on_started(struct live_work *work, const struct kg_err *err_or_null)
 {
     if (err_or_null != NULL)
-        refuse(command_of(work), err_or_null);
+        command_refuse(live_command_of(work), err_or_null);
     else
-        live_scripts_start(&command_of(work)->scripts, work, on_scripts);
+        live_scripts_start(&live_command_of(work)->scripts, work, command_on_scripts);
 }
 
-static void on_open(struct live_work *work, const struct kg_err *err_or_null)
+static void command_on_open(struct live_work *work, const struct kg_err *err_or_null)
 {
     struct kg_err err = {0};
     if (err_or_null == NULL && live_check_open(work->live, &err) < 0)
         err_or_null = &err;
     if (err_or_null != NULL) {
-        refuse(command_of(work), err_or_null);
+        command_refuse(live_command_of(work), err_or_null);
         return;
     }
     live_work_for(work, "primary");
-    live_start(work, on_started);
+    live_start(work, command_on_started);
 }
 
 struct command *command_start(struct sessions *sessions, const struct sessions_request *request,
@@ -329,7 +332,7 @@ struct command *command_start(struct sessions *sessions, const struct sessions_r
     command->args = kg_str_dup(args.data ? args : KG_STR(""));
     command->ops = ops;
     command->data = data;
-    live_open(&command->work, request->session, on_open);
+    live_open(&command->work, request->session, command_on_open);
     return command;
 }
 
@@ -337,7 +340,7 @@ void command_cancel(struct command *command, const struct kg_err *why)
 {
     if ((command->call == NULL && command->moving == NULL) || !live_withdraw(&command->work))
         return; /* it ends by itself, soon */
-    on_called(&command->work, why);
+    command_on_called(&command->work, why);
 }
 
 /* -- all of them ------------------------------------------------------------------------------- */
@@ -347,13 +350,13 @@ struct listing {
     struct live_scripts scripts;
 };
 
-static void clear_listing(struct live_op *op)
+static void command_clear_listing(struct live_op *op)
 {
     live_scripts_clear(&KG_CONTAINER(op, struct listing, op)->scripts);
 }
 
-static void put_commands(const struct host_process *process, const char *plugin,
-                         struct kg_json_writer *json)
+static void command_put_commands(const struct host_process *process, const char *plugin,
+                                 struct kg_json_writer *json)
 {
     const struct kg_node *commands = kg_node_list(host_script_offers(process), "commands");
     for (uint32_t i = 0; i < commands->count; i++) {
@@ -378,7 +381,7 @@ static void list_ready(struct live_op *op)
          (at = host_script_after(op->work.sessions->host, at)) != NULL;) {
         const struct host_process *process = live_script_process(live, at);
         if (process != NULL)
-            put_commands(process, host_status((struct host_named){at, NULL}).plugin, &json);
+            command_put_commands(process, host_status((struct host_named){at, NULL}).plugin, &json);
     }
     kg_json_end(&json, ']');
     kg_json_end(&json, '}');
@@ -404,7 +407,8 @@ static void list_open(struct live_op *op)
 
 void sessions_commands(struct sessions *sessions, const struct sessions_request *request)
 {
-    struct listing *listing = live_op_new(sizeof(*listing), sessions, request, clear_listing);
+    struct listing *listing =
+        live_op_new(sizeof(*listing), sessions, request, command_clear_listing);
     if (live_op_admit(&listing->op, true))
         live_op_open(&listing->op, list_open);
 }

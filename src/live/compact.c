@@ -58,7 +58,7 @@ struct live_compaction {
 
 /* -- its life ---------------------------------------------------------------------------------- */
 
-static struct live_compaction *find(const struct live_session *live, const char *agent)
+static struct live_compaction *compact_find(const struct live_session *live, const char *agent)
 {
     struct live_compaction *at = live->compactions;
     while (at != NULL && strcmp(at->agent, agent) != 0)
@@ -73,7 +73,7 @@ const char *live_compacting(const struct live_session *live)
 
 void live_when_compacted(struct live_work *work, const char *agent, live_next_fn *next)
 {
-    struct live_compaction *under_way = find(work->live, agent);
+    struct live_compaction *under_way = compact_find(work->live, agent);
     if (under_way == NULL)
         next(work, NULL);
     else
@@ -106,7 +106,7 @@ static void compaction_free(struct live_compaction *compaction)
     free(compaction);
 }
 
-static struct live_compacted describe(const struct live_compaction *compaction)
+static struct live_compacted compact_describe(const struct live_compaction *compaction)
 {
     struct live_compacted compacted = {
         .agent = compaction->agent,
@@ -123,11 +123,11 @@ static struct live_compacted describe(const struct live_compaction *compaction)
     return compacted;
 }
 
-static void tell(struct live_compaction *compaction, const struct kg_err *err_or_null)
+static void compact_tell(struct live_compaction *compaction, const struct kg_err *err_or_null)
 {
     struct live_compacted compacted = {0};
     if (err_or_null == NULL)
-        compacted = describe(compaction);
+        compacted = compact_describe(compaction);
     for (struct live_run *run = compaction->work.live->run; err_or_null == NULL && run != NULL;
          run = run->outer)
         if (run->on_compacted != NULL && strcmp(run->agent, compaction->agent) == 0)
@@ -153,7 +153,7 @@ static bool begin_if_full(struct live_session *live, const char *agent, struct h
 /* What plugins add around a compaction is its own: it brings about no other. */
 bool live_compact_if_full(struct live_work *work, const char *agent, uint64_t tokens)
 {
-    struct live_compaction *under_way = find(work->live, agent);
+    struct live_compaction *under_way = compact_find(work->live, agent);
     if (under_way == NULL)
         return begin_if_full(work->live, agent, work->asker, tokens);
     under_way->tokens = tokens;
@@ -163,13 +163,13 @@ bool live_compact_if_full(struct live_work *work, const char *agent, uint64_t to
 }
 
 /* What was added meanwhile began none: it is looked at now, and who waits goes on to wait. */
-static void look_again(struct live_compaction *compaction)
+static void compact_look_again(struct live_compaction *compaction)
 {
     struct live_session *live = compaction->work.live;
     if (compaction->adder == NULL ||
         !begin_if_full(live, compaction->agent, compaction->adder, compaction->tokens))
         return;
-    struct kg_waits *waiters = &find(live, compaction->agent)->waiters;
+    struct kg_waits *waiters = &compact_find(live, compaction->agent)->waiters;
     while (compaction->waiters.first != NULL) {
         struct kg_wait *wait = compaction->waiters.first;
         kg_wait_withdraw(wait);
@@ -177,11 +177,11 @@ static void look_again(struct live_compaction *compaction)
     }
 }
 
-static void end(struct live_compaction *compaction, const struct kg_err *err_or_null)
+static void compact_end(struct live_compaction *compaction, const struct kg_err *err_or_null)
 {
     KG_UNLINK(compaction->work.live->compactions, compaction);
-    tell(compaction, err_or_null);
-    look_again(compaction);
+    compact_tell(compaction, err_or_null);
+    compact_look_again(compaction);
     kg_waits_tell(&compaction->waiters, NULL);
     compaction_free(compaction);
 }
@@ -190,7 +190,7 @@ static void end_stopping(struct live_compaction *compaction)
 {
     struct kg_err err;
     live_fail_stopping(&err);
-    end(compaction, &err);
+    compact_end(compaction, &err);
 }
 
 static struct live_compaction *compaction_of(struct live_work *work)
@@ -200,12 +200,12 @@ static struct live_compaction *compaction_of(struct live_work *work)
 
 /* -- what is audited --------------------------------------------------------------------------- */
 
-static struct audit *audit_of(const struct live_compaction *compaction)
+static struct audit *compact_audit_of(const struct live_compaction *compaction)
 {
     return host_audit(compaction->work.live->sessions->host);
 }
 
-static struct kg_str request_of(const struct live_compaction *compaction)
+static struct kg_str compact_request_of(const struct live_compaction *compaction)
 {
     return kg_str(compaction->work.asker->request_id);
 }
@@ -220,33 +220,35 @@ static void audit_triggered(struct live_compaction *compaction, uint64_t tokens)
     if (compaction->told_triggered)
         return;
     compaction->told_triggered = true;
-    audit_emit(audit_of(compaction), AUDIT_COMPACTION_TRIGGERED, request_of(compaction),
-               AUDIT_V_TEXT(compaction->work.live->id.text), AUDIT_V_TEXT(compaction->agent),
-               AUDIT_V_TEXT(strategy_of(compaction)), AUDIT_V_TEXT(compaction->trigger),
-               AUDIT_V_INT((int64_t)tokens), AUDIT_V_INT((int64_t)compaction->window_tokens));
+    audit_emit(compact_audit_of(compaction), AUDIT_COMPACTION_TRIGGERED,
+               compact_request_of(compaction), AUDIT_V_TEXT(compaction->work.live->id.text),
+               AUDIT_V_TEXT(compaction->agent), AUDIT_V_TEXT(strategy_of(compaction)),
+               AUDIT_V_TEXT(compaction->trigger), AUDIT_V_INT((int64_t)tokens),
+               AUDIT_V_INT((int64_t)compaction->window_tokens));
 }
 
 static void audit_failed(const struct live_compaction *compaction, const char *reason,
                          const char *error)
 {
     if (compaction->fault == SESSION_FAULT_DROPPED_ALWAYS_KEEP)
-        audit_emit(audit_of(compaction), AUDIT_PLUGIN_COMPACTOR_DROPPED_ALWAYS_KEEP,
-                   request_of(compaction), AUDIT_V_TEXT(compaction->plugin),
+        audit_emit(compact_audit_of(compaction), AUDIT_PLUGIN_COMPACTOR_DROPPED_ALWAYS_KEEP,
+                   compact_request_of(compaction), AUDIT_V_TEXT(compaction->plugin),
                    AUDIT_V_TEXT(compaction->work.live->id.text), AUDIT_V_TEXT(compaction->agent),
                    AUDIT_V_TEXT(error));
-    audit_emit(audit_of(compaction), AUDIT_COMPACTION_FAILED, request_of(compaction),
-               AUDIT_V_TEXT(compaction->work.live->id.text), AUDIT_V_TEXT(compaction->agent),
-               AUDIT_V_TEXT(strategy_of(compaction)), AUDIT_V_TEXT(compaction->trigger),
-               AUDIT_V_TEXT(compaction->plugin), AUDIT_V_TEXT(reason), AUDIT_V_TEXT(error));
+    audit_emit(compact_audit_of(compaction), AUDIT_COMPACTION_FAILED,
+               compact_request_of(compaction), AUDIT_V_TEXT(compaction->work.live->id.text),
+               AUDIT_V_TEXT(compaction->agent), AUDIT_V_TEXT(strategy_of(compaction)),
+               AUDIT_V_TEXT(compaction->trigger), AUDIT_V_TEXT(compaction->plugin),
+               AUDIT_V_TEXT(reason), AUDIT_V_TEXT(error));
 }
 
 static void audit_completed(const struct live_compaction *compaction)
 {
-    struct live_compacted done = describe(compaction);
+    struct live_compacted done = compact_describe(compaction);
     if (compaction->reason != NULL)
         audit_failed(compaction, compaction->reason, compaction->error);
     audit_emit(
-        audit_of(compaction), AUDIT_COMPACTION_COMPLETED, request_of(compaction),
+        compact_audit_of(compaction), AUDIT_COMPACTION_COMPLETED, compact_request_of(compaction),
         AUDIT_V_TEXT(compaction->work.live->id.text), AUDIT_V_TEXT(compaction->agent),
         AUDIT_V_TEXT(session_strategy_names[done.strategy]), AUDIT_V_TEXT(compaction->trigger),
         AUDIT_V_TEXT(done.mark.text), AUDIT_V_INT((int64_t)done.sums.superseded),
@@ -257,10 +259,10 @@ static void audit_completed(const struct live_compaction *compaction)
 static void audit_flagged(struct live_compaction *compaction)
 {
     audit_triggered(compaction, compaction->mark.context_tokens);
-    audit_emit(audit_of(compaction), AUDIT_COMPACTION_FLAGGED, request_of(compaction),
-               AUDIT_V_TEXT(compaction->work.live->id.text), AUDIT_V_TEXT(compaction->agent),
-               AUDIT_V_TEXT(strategy_of(compaction)), AUDIT_V_TEXT(compaction->trigger),
-               AUDIT_V_TEXT(compaction->mark.id.text),
+    audit_emit(compact_audit_of(compaction), AUDIT_COMPACTION_FLAGGED,
+               compact_request_of(compaction), AUDIT_V_TEXT(compaction->work.live->id.text),
+               AUDIT_V_TEXT(compaction->agent), AUDIT_V_TEXT(strategy_of(compaction)),
+               AUDIT_V_TEXT(compaction->trigger), AUDIT_V_TEXT(compaction->mark.id.text),
                AUDIT_V_INT((int64_t)compaction->mark.context_tokens));
 }
 
@@ -270,17 +272,17 @@ static void on_noted(struct live_work *work, const struct kg_err *err_or_null)
 {
     if (err_or_null != NULL)
         kg_log(KG_WARN, "what plugins add to a compaction is lost: %s", err_or_null->message);
-    end(compaction_of(work), NULL);
+    compact_end(compaction_of(work), NULL);
 }
 
 /* An error is that the daemon stops: the compaction is done all the same. */
-static void on_post(struct live_work *work, const struct kg_err *err_or_null)
+static void compact_on_post(struct live_work *work, const struct kg_err *err_or_null)
 {
     struct live_compaction *compaction = compaction_of(work);
     for (size_t i = 0; i < work->answer_count; i++)
         live_notes_take(&compaction->notes, &work->answers[i]);
     if (err_or_null != NULL || compaction->notes.count == 0)
-        end(compaction, NULL);
+        compact_end(compaction, NULL);
     else
         live_notes_append(&compaction->notes, work, compaction->mark.id.text, on_noted);
 }
@@ -289,7 +291,7 @@ static void fire_post(struct live_compaction *compaction)
 {
     const struct projects_hook_fire fire = {.hook = MANIFEST_POST_COMPACT,
                                             .params = kg_buf_view(&compaction->for_observers)};
-    live_fire(&compaction->work, &fire, on_post);
+    live_fire(&compaction->work, &fire, compact_on_post);
 }
 
 /* -- applying the plan ------------------------------------------------------------------------- */
@@ -307,7 +309,7 @@ static void fall_back(struct live_compaction *compaction, const char *reason, co
 }
 
 /* On the store's thread, since a result of megabytes takes its time. */
-static void take_result(struct live_compaction *compaction)
+static void compact_take_result(struct live_compaction *compaction)
 {
     struct kg_err err = {0};
     kg_auto(kg_buf_free) struct kg_buf shown = {0};
@@ -318,11 +320,11 @@ static void take_result(struct live_compaction *compaction)
         fall_back(compaction, session_fault_names[compaction->fault], err.message);
 }
 
-static int run_apply(struct session_job *job, struct state *state, struct kg_err *err)
+static int compact_run_apply(struct session_job *job, struct state *state, struct kg_err *err)
 {
     struct live_compaction *compaction = KG_CONTAINER(job, struct live_compaction, work.job);
     if (compaction->has_result)
-        take_result(compaction);
+        compact_take_result(compaction);
     int result = session_compaction_apply(state, compaction->plan, &compaction->mark, err);
     if (result < 0)
         return result;
@@ -332,7 +334,7 @@ static int run_apply(struct session_job *job, struct state *state, struct kg_err
     return 0;
 }
 
-static void on_applied(struct live_work *work, const struct kg_err *err_or_null)
+static void compact_on_applied(struct live_work *work, const struct kg_err *err_or_null)
 {
     struct live_compaction *compaction = compaction_of(work);
     struct live_session *live = work->live;
@@ -345,7 +347,7 @@ static void on_applied(struct live_work *work, const struct kg_err *err_or_null)
             return;
         }
         audit_failed(compaction, "not_applied", err_or_null->message);
-        end(compaction, err_or_null);
+        compact_end(compaction, err_or_null);
         return;
     }
     compaction->tokens = compaction->mark.context_tokens;
@@ -353,14 +355,14 @@ static void on_applied(struct live_work *work, const struct kg_err *err_or_null)
         live_set_state(live, SESSION_ACTIVE);
     audit_completed(compaction);
     if (stopping)
-        end(compaction, NULL);
+        compact_end(compaction, NULL);
     else
         fire_post(compaction);
 }
 
 static void step_apply(struct live_compaction *compaction)
 {
-    live_write(&compaction->work, run_apply, on_applied);
+    live_write(&compaction->work, compact_run_apply, compact_on_applied);
 }
 
 /* -- pre_compact ------------------------------------------------------------------------------- */
@@ -414,7 +416,7 @@ static void on_pre(struct live_work *work, const struct kg_err *err_or_null)
     struct live_compaction *compaction = compaction_of(work);
     struct kg_err error = {0};
     if (err_or_null != NULL) {
-        end(compaction, err_or_null);
+        compact_end(compaction, err_or_null);
         return;
     }
     for (size_t i = 0; i < work->answer_count; i++) {
@@ -481,7 +483,7 @@ static bool is_manual(const struct live_compaction *compaction)
     return strcmp(compaction->trigger, "manual") == 0;
 }
 
-static int run_plan(struct session_job *job, struct state *state, struct kg_err *err)
+static int compact_run_plan(struct session_job *job, struct state *state, struct kg_err *err)
 {
     struct live_compaction *compaction = KG_CONTAINER(job, struct live_compaction, work.job);
     const struct session_compaction_options options = {
@@ -507,13 +509,13 @@ static int run_plan(struct session_job *job, struct state *state, struct kg_err 
     return 0;
 }
 
-static void on_planned(struct live_work *work, const struct kg_err *err_or_null)
+static void compact_on_planned(struct live_work *work, const struct kg_err *err_or_null)
 {
     struct live_compaction *compaction = compaction_of(work);
     if (err_or_null != NULL) {
         if (compaction->told_triggered)
             audit_failed(compaction, "not_planned", err_or_null->message);
-        end(compaction, err_or_null);
+        compact_end(compaction, err_or_null);
         return;
     }
     if (compaction->work.live->sessions->stopping) {
@@ -526,7 +528,7 @@ static void on_planned(struct live_work *work, const struct kg_err *err_or_null)
 
 static void step_plan(struct live_compaction *compaction)
 {
-    live_read(&compaction->work, run_plan, on_planned);
+    live_read(&compaction->work, compact_run_plan, compact_on_planned);
 }
 
 /* -- a checkpoint instead ---------------------------------------------------------------------- */
@@ -551,7 +553,7 @@ static void on_checkpoint(struct live_work *work, const struct kg_err *err_or_nu
         live_set_state(compaction->work.live, SESSION_STOPPED);
         audit_flagged(compaction);
     }
-    end(compaction, err.code != KG_OK ? &err : NULL);
+    compact_end(compaction, err.code != KG_OK ? &err : NULL);
 }
 
 static void step_checkpoint(struct live_compaction *compaction)
@@ -581,13 +583,13 @@ static void read_project(struct live_compaction *compaction)
 }
 
 /* How the one before ended is nothing to this one. */
-static void begin(struct live_work *work, const struct kg_err *err_or_null)
+static void compact_begin(struct live_work *work, const struct kg_err *err_or_null)
 {
     struct live_compaction *compaction = compaction_of(work);
     struct live_session *live = work->live;
     (void)err_or_null;
-    if (find(live, compaction->agent) != NULL) {
-        live_when_compacted(work, compaction->agent, begin);
+    if (compact_find(live, compaction->agent) != NULL) {
+        live_when_compacted(work, compaction->agent, compact_begin);
         return;
     }
     compaction->next = live->compactions;
@@ -621,5 +623,5 @@ void live_compact(struct live_session *live, const struct live_compact *compact,
     compaction->prompt = compact->prompt ? kg_strdup(compact->prompt) : NULL;
     compaction->on_done = on_done;
     compaction->data = data;
-    begin(&compaction->work, NULL);
+    compact_begin(&compaction->work, NULL);
 }

@@ -23,7 +23,7 @@ static struct idling *idling_of(struct live_work *work)
 }
 
 /* With what the hooks said, if they were asked. */
-static void end(struct live_work *work, const struct kg_err *err_or_null)
+static void idle_end(struct live_work *work, const struct kg_err *err_or_null)
 {
     struct idling *idling = idling_of(work);
     if (idling->on_done != NULL)
@@ -42,7 +42,7 @@ static int run_idle(struct session_job *job, struct state *state, struct kg_err 
     return session_set_state(state, work->live->id.text, SESSION_IDLE, err);
 }
 
-static void on_idle(struct live_work *work, const struct kg_err *err_or_null)
+static void idle_on_idle(struct live_work *work, const struct kg_err *err_or_null)
 {
     struct idling *idling = idling_of(work);
     struct live_session *live = work->live;
@@ -50,7 +50,7 @@ static void on_idle(struct live_work *work, const struct kg_err *err_or_null)
                                             .params = kg_buf_view(&idling->params)};
     struct kg_err err;
     if (err_or_null != NULL) {
-        end(work, err_or_null);
+        idle_end(work, err_or_null);
         return;
     }
     live_set_state(live, SESSION_IDLE);
@@ -60,11 +60,11 @@ static void on_idle(struct live_work *work, const struct kg_err *err_or_null)
                AUDIT_V_TEXT(work->asker->operator_id));
     if (work->sessions->stopping) {
         live_fail_stopping(&err);
-        end(work, &err);
+        idle_end(work, &err);
     } else if (live->start != LIVE_STARTED) {
-        end(work, NULL); /* nobody was told of a start */
+        idle_end(work, NULL); /* nobody was told of a start */
     } else {
-        live_fire(work, &fire, end);
+        live_fire(work, &fire, idle_end);
     }
 }
 
@@ -83,14 +83,14 @@ static int run_transcript(struct session_job *job, struct state *state, struct k
 static void on_transcript(struct live_work *work, const struct kg_err *err_or_null)
 {
     if (err_or_null != NULL)
-        end(work, err_or_null);
+        idle_end(work, err_or_null);
     else
-        live_write(work, run_idle, on_idle);
+        live_write(work, run_idle, idle_on_idle);
 }
 
 /* -- why it begins ----------------------------------------------------------------------------- */
 
-static int check(struct live_session *live, struct kg_err *err)
+static int idle_check(struct live_session *live, struct kg_err *err)
 {
     int result = live_check_open(live, err);
     if (result == 0)
@@ -101,7 +101,7 @@ static int check(struct live_session *live, struct kg_err *err)
 int live_idle(struct live_session *live, const char *reason, struct host_asker *asker,
               live_idle_fn *on_done, void *data, struct kg_err *err)
 {
-    int result = check(live, err);
+    int result = idle_check(live, err);
     if (result < 0)
         return result;
     struct idling *idling = kg_alloc(sizeof(*idling));

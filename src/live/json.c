@@ -3,7 +3,7 @@
 
 #include <stdio.h>
 
-static const char *text_or_null(const char *text)
+static const char *json_text_or_null(const char *text)
 {
     return text[0] != '\0' ? text : NULL;
 }
@@ -17,7 +17,7 @@ void live_entry_write(const struct session_entry *entry, struct kg_json_writer *
     kg_json_named_text(json, "kind", session_kind_row(entry->kind)->name);
     kg_json_named_text(json, "role", session_role_names[entry->role]);
     kg_json_named_text(json, "plugin", entry->source);
-    kg_json_named_text(json, "parent", text_or_null(entry->parent.text));
+    kg_json_named_text(json, "parent", json_text_or_null(entry->parent.text));
     kg_json_named_bool(json, "superseded", entry->superseded != 0);
     kg_json_named_bool(json, "pinned", entry->pinned);
     kg_json_named_time(json, "created_at", entry->created_ms);
@@ -78,7 +78,7 @@ void live_session_write(const struct sessions *sessions, const struct session *s
     kg_json_begin(json, '{');
     kg_json_named_text(json, "id", session->id.text);
     kg_json_named_text(json, "branch", session->branch.text);
-    kg_json_named_text(json, "left_by", text_or_null(session->left_by.text));
+    kg_json_named_text(json, "left_by", json_text_or_null(session->left_by.text));
     kg_json_named_text(json, "project_id", session->project_id);
     kg_json_named_text(json, "workdir", session->workdir);
     kg_json_named_text(json, "title", session->title);
@@ -87,8 +87,8 @@ void live_session_write(const struct sessions *sessions, const struct session *s
     kg_json_named_text(json, "operator_id", session->operator_id);
     kg_json_named_time(json, "created_at", session->created_ms);
     kg_json_named_time(json, "updated_at", session->updated_ms);
-    kg_json_named_text(json, "parent", text_or_null(session->parent.text));
-    kg_json_named_text(json, "parent_entry", text_or_null(session->parent_entry.text));
+    kg_json_named_text(json, "parent", json_text_or_null(session->parent.text));
+    kg_json_named_text(json, "parent_entry", json_text_or_null(session->parent_entry.text));
     kg_json_named_int(json, "entries", (int64_t)session->entries);
     kg_json_named_bool(json, "running", live != NULL && live->run != NULL);
     kg_json_named_begin(json, "agents", '[');

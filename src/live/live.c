@@ -44,7 +44,7 @@ static void leave_project(struct live_session *live)
         projects_leave(live->sessions->host, kg_str(live->project_id), live->id.text);
 }
 
-static void forget(struct live_session *live)
+static void live_forget(struct live_session *live)
 {
     struct sessions *sessions = live->sessions;
     leave_project(live);
@@ -73,7 +73,7 @@ static struct live_session *least_wanted(const struct sessions *sessions)
     return found;
 }
 
-static int make_room(struct sessions *sessions, struct kg_err *err)
+static int live_make_room(struct sessions *sessions, struct kg_err *err)
 {
     size_t max = (size_t)host_config(sessions->host)->limits_sessions_live;
     while (kg_map_count(sessions->live) >= max) {
@@ -83,7 +83,7 @@ static int make_room(struct sessions *sessions, struct kg_err *err)
             kg_hint(err, "try again later, or raise limits.sessions_live");
             return -EBUSY;
         }
-        forget(live);
+        live_forget(live);
     }
     return 0;
 }
@@ -94,7 +94,7 @@ struct live_session *live_adopt(struct sessions *sessions, const struct session 
     struct live_session *live = kg_map_get(sessions->live, kg_str(session->id.text));
     if (live != NULL)
         return live;
-    if (make_room(sessions, err) < 0)
+    if (live_make_room(sessions, err) < 0)
         return NULL;
     live = kg_alloc(sizeof(*live));
     live->sessions = sessions;
@@ -120,7 +120,7 @@ void live_hold(struct live_session *live)
 void live_release(struct live_session *live)
 {
     if (--live->work == 0 && live->leaving)
-        forget(live);
+        live_forget(live);
 }
 
 /* -- one session ------------------------------------------------------------------------------- */
@@ -252,7 +252,7 @@ bool live_run_cancel(struct live_session *live, const struct kg_err *why)
 
 /* -- all of them ------------------------------------------------------------------------------- */
 
-static void let_go(struct live_session *live, const char *project_id)
+static void live_let_go(struct live_session *live, const char *project_id)
 {
     struct kg_err why;
     kg_fail(&why, KG_E_CONFLICT, "session %s: project %s was unloaded", live->id.text, project_id);
@@ -264,8 +264,8 @@ static void let_go(struct live_session *live, const char *project_id)
 }
 
 /* A project that is gone has no sessions left. */
-static void on_project_change(struct projects_listener *listener, const char *id,
-                              struct projects_entry *project_or_null)
+static void live_on_project_change(struct projects_listener *listener, const char *id,
+                                   struct projects_entry *project_or_null)
 {
     struct sessions *sessions = KG_CONTAINER(listener, struct sessions, listener);
     if (project_or_null != NULL)
@@ -277,7 +277,7 @@ static void on_project_change(struct projects_listener *listener, const char *id
         if (strcmp(live->project_id, id) != 0)
             continue;
         live_hold(live);
-        let_go(live, id);
+        live_let_go(live, id);
         live_release(live);
     }
 }
@@ -295,7 +295,7 @@ struct sessions *sessions_new(const struct sessions_parts *parts, struct kg_err 
     sessions->models = models_new(parts->host);
     kg_auto(kg_free) char *folder = kg_path_folder(parts->state_db);
     sessions->snapshots_dir = kg_path_join(folder, "snapshots");
-    sessions->listener.on_change = on_project_change;
+    sessions->listener.on_change = live_on_project_change;
     projects_listen(sessions->host, &sessions->listener);
     live_serve_scripts(sessions, true);
     live_recover(sessions);

@@ -53,13 +53,13 @@ static void clear_move(struct live_op *op)
 
 /* -- the answer -------------------------------------------------------------------------------- */
 
-static void put_id(struct kg_json_writer *json, const char *key, const struct kg_id *id)
+static void move_put_id(struct kg_json_writer *json, const char *key, const struct kg_id *id)
 {
     kg_json_named_text(json, key, id->text[0] != '\0' ? id->text : NULL);
 }
 
 /* What is done to files, or would be; null: they stay as they are. */
-static void put_files(struct kg_json_writer *json, const struct move *move)
+static void move_put_files(struct kg_json_writer *json, const struct move *move)
 {
     kg_json_key(json, "files");
     if (move->then.id.text[0] == '\0') {
@@ -72,7 +72,7 @@ static void put_files(struct kg_json_writer *json, const struct move *move)
     kg_json_end(json, '}');
 }
 
-static void answer(struct live_op *op)
+static void move_answer(struct live_op *op)
 {
     const struct move *move = move_of(op);
     struct kg_json_writer json = kg_json_writer(&op->json);
@@ -80,20 +80,20 @@ static void answer(struct live_op *op)
     kg_json_named_text(&json, "session_id", op->work.live->id.text);
     kg_json_named_text(&json, "act", session_act_names[move->move.act]);
     kg_json_named_bool(&json, "applied", !move->dry_run);
-    put_id(&json, "from", &move->move.from);
-    put_id(&json, "to", &move->move.to);
-    put_id(&json, "entry", &move->move.entry);
+    move_put_id(&json, "from", &move->move.from);
+    move_put_id(&json, "to", &move->move.to);
+    move_put_id(&json, "entry", &move->move.entry);
     kg_json_named_int(&json, "entries_before", (int64_t)move->move.entries);
     kg_json_named_int(&json, "entries_after", (int64_t)move->move.cut);
     kg_json_named_text(&json, "said", move->move.said);
-    put_files(&json, move);
+    move_put_files(&json, move);
     kg_json_end(&json, '}');
     live_op_answer(op);
 }
 
 /* -- it is done -------------------------------------------------------------------------------- */
 
-static int run_apply(struct session_job *job, struct state *state, struct kg_err *err)
+static int move_run_apply(struct session_job *job, struct state *state, struct kg_err *err)
 {
     struct move *move = KG_CONTAINER(job, struct move, op.work.job);
     const char *id = move->op.work.live->id.text;
@@ -111,24 +111,24 @@ static void fail_moved(struct live_work *work, const struct kg_err *err_or_null)
     live_op_fail(&move->op, &err);
 }
 
-static void on_put_back(struct live_work *work, const struct kg_err *err_or_null)
+static void move_on_put_back(struct live_work *work, const struct kg_err *err_or_null)
 {
     struct move *move = KG_CONTAINER(work, struct move, op.work);
     live_restore_failed(work, &move->before, err_or_null, fail_moved);
 }
 
 /* Files that were touched are as they were before, then it fails. */
-static void put_back(struct move *move, const struct kg_err *why)
+static void move_put_back(struct move *move, const struct kg_err *why)
 {
     move->failure = *why;
     if (move->before.tree != NULL)
         live_snapshot_make(&move->restore, &move->op.work, SNAPSHOT_RESTORE, &move->before,
-                           on_put_back);
+                           move_on_put_back);
     else
         fail_moved(&move->op.work, NULL);
 }
 
-static void on_applied(struct live_op *op)
+static void move_on_applied(struct live_op *op)
 {
     struct move *move = move_of(op);
     struct live_session *live = op->work.live;
@@ -145,7 +145,7 @@ static void on_applied(struct live_op *op)
                AUDIT_V_TEXT(done->entry.text[0] ? done->entry.text : NULL),
                AUDIT_V_TEXT(op->work.asker->operator_id));
     host_events_branch(host_events(host), live->id.text, done->from.text, done->to.text);
-    answer(op);
+    move_answer(op);
 }
 
 static bool is_cancelled(struct live_op *op)
@@ -158,25 +158,25 @@ static bool is_cancelled(struct live_op *op)
     return true;
 }
 
-static void on_written(struct live_work *work, const struct kg_err *err_or_null)
+static void move_on_written(struct live_work *work, const struct kg_err *err_or_null)
 {
     struct move *move = KG_CONTAINER(work, struct move, op.work);
     if (err_or_null != NULL)
-        put_back(move, err_or_null);
+        move_put_back(move, err_or_null);
     else
-        on_applied(&move->op);
+        move_on_applied(&move->op);
 }
 
-static void on_restored(struct live_work *work, const struct kg_err *err_or_null)
+static void move_on_restored(struct live_work *work, const struct kg_err *err_or_null)
 {
     struct move *move = KG_CONTAINER(work, struct move, op.work);
     if (err_or_null != NULL)
-        put_back(move, err_or_null);
+        move_put_back(move, err_or_null);
     else
-        live_write(work, run_apply, on_written);
+        live_write(work, move_run_apply, move_on_written);
 }
 
-static int run_keep(struct session_job *job, struct state *state, struct kg_err *err)
+static int move_run_keep(struct session_job *job, struct state *state, struct kg_err *err)
 {
     const struct move *move = KG_CONTAINER(job, struct move, op.work.job);
     return live_restore_begun(state, move->op.work.live->id.text, &move->before, err);
@@ -187,7 +187,7 @@ static void fail_cancelled(struct live_op *op)
     is_cancelled(op);
 }
 
-static void on_kept(struct live_op *op)
+static void move_on_kept(struct live_op *op)
 {
     struct move *move = move_of(op);
     if (move->cancelled) {
@@ -195,24 +195,24 @@ static void on_kept(struct live_op *op)
         return;
     }
     move->restoring = true;
-    live_snapshot_make(&move->restore, &op->work, SNAPSHOT_RESTORE, &move->then, on_restored);
+    live_snapshot_make(&move->restore, &op->work, SNAPSHOT_RESTORE, &move->then, move_on_restored);
 }
 
-static void on_taken(struct live_op *op)
+static void move_on_taken(struct live_op *op)
 {
-    live_op_write(op, run_keep, on_kept);
+    live_op_write(op, move_run_keep, move_on_kept);
 }
 
-static void apply(struct live_op *op)
+static void move_apply(struct live_op *op)
 {
     struct move *move = move_of(op);
     if (is_cancelled(op))
         return;
     if (move->then.id.text[0] == '\0')
-        live_write(&op->work, run_apply, on_written);
+        live_write(&op->work, move_run_apply, move_on_written);
     else
         live_snapshot_make(&move->before, &op->work, SNAPSHOT_TAKE, NULL,
-                           live_op_then(op, on_taken));
+                           live_op_then(op, move_on_taken));
 }
 
 /* -- scripts may forbid it --------------------------------------------------------------------- */
@@ -241,7 +241,7 @@ static void on_heard(struct live_op *op)
         if (move->scripts.patched != NULL && has_target)
             patch(op);
         else
-            apply(op);
+            move_apply(op);
         return;
     }
     kg_fail(&err, KG_E_REFUSED, "session %s: script %s forbids the move: %.400s",
@@ -251,7 +251,7 @@ static void on_heard(struct live_op *op)
 }
 
 /* They hear where it goes: an entry, or the branch that it returns to. */
-static void on_scripts(struct live_op *op)
+static void move_on_scripts(struct live_op *op)
 {
     struct move *move = move_of(op);
     const struct session_move *plan = &move->move;
@@ -265,17 +265,17 @@ static void on_scripts(struct live_op *op)
                       live_op_then(op, on_heard));
 }
 
-static void on_started(struct live_op *op)
+static void move_on_started(struct live_op *op)
 {
     if (!is_cancelled(op))
-        live_scripts_start(&move_of(op)->scripts, &op->work, live_op_then(op, on_scripts));
+        live_scripts_start(&move_of(op)->scripts, &op->work, live_op_then(op, move_on_scripts));
 }
 
 /* -- it is planned ----------------------------------------------------------------------------- */
 
 /* Whether the entry is a message of the user; then also the one before it, or "". */
-static int look_at(struct state *state, const char *id, const char *entry, bool *ret_said,
-                   struct kg_id *ret_before, struct kg_err *err)
+static int move_look_at(struct state *state, const char *id, const char *entry, bool *ret_said,
+                        struct kg_id *ret_before, struct kg_err *err)
 {
     kg_auto(session_entries_clear) struct session_entries found = {0}, before = {0};
     int result = session_entry_find(state, id, kg_str(entry), &found, err);
@@ -309,9 +309,9 @@ static int find_files(struct move *move, struct state *state, struct kg_err *err
                    : live_snapshot_find(state, id, NULL, plan->snapshot.text, &move->then, err);
     int result = 0;
     if (plan->entry.text[0] != '\0')
-        result = look_at(state, id, plan->entry.text, &said, &before, err);
+        result = move_look_at(state, id, plan->entry.text, &said, &before, err);
     if (result == 0 && plan->next.text[0] != '\0')
-        result = look_at(state, id, plan->next.text, &next_said, &unused, err);
+        result = move_look_at(state, id, plan->next.text, &next_said, &unused, err);
     const char *const places[] = {next_said ? plan->next.text : "", plan->entry.text,
                                   said ? before.text : ""};
     for (size_t i = 0; i < KG_COUNT(places) && result == 0; i++)
@@ -320,7 +320,7 @@ static int find_files(struct move *move, struct state *state, struct kg_err *err
     return result;
 }
 
-static int run_plan(struct session_job *job, struct state *state, struct kg_err *err)
+static int move_run_plan(struct session_job *job, struct state *state, struct kg_err *err)
 {
     struct move *move = KG_CONTAINER(job, struct move, op.work.job);
     int result = session_move_plan(state, move->op.work.live->id.text, move->move.act,
@@ -330,10 +330,10 @@ static int run_plan(struct session_job *job, struct state *state, struct kg_err 
 
 static void on_compared(struct live_op *op)
 {
-    answer(op);
+    move_answer(op);
 }
 
-static void on_planned(struct live_op *op)
+static void move_on_planned(struct live_op *op)
 {
     if (is_cancelled(op))
         return;
@@ -344,11 +344,11 @@ static void on_planned(struct live_op *op)
         live_snapshot_make(&move->restore, &op->work, SNAPSHOT_COMPARE, &move->then,
                            live_op_then(op, on_compared));
     else if (move->dry_run)
-        answer(op);
+        move_answer(op);
     else if (move->patched)
-        apply(op);
+        move_apply(op);
     else
-        live_start(&op->work, live_op_then(op, on_started));
+        live_start(&op->work, live_op_then(op, move_on_started));
 }
 
 static void when_compacted(struct live_op *op)
@@ -359,11 +359,11 @@ static void when_compacted(struct live_op *op)
     if (agent != NULL)
         live_when_compacted(&op->work, agent, live_op_then(op, when_compacted));
     else
-        live_op_read(op, run_plan, on_planned);
+        live_op_read(op, move_run_plan, move_on_planned);
 }
 
 /* The session is closed, or the daemon stops. */
-static void on_run_cancel(struct live_run *run, const struct kg_err *why)
+static void move_on_run_cancel(struct live_run *run, const struct kg_err *why)
 {
     struct move *move = KG_CONTAINER(run, struct move, run);
     struct kg_err err = *why;
@@ -391,13 +391,13 @@ static void want_again(struct move *move)
     move->wisher = (struct live_wisher){0};
 }
 
-static int begin(struct move *move, struct kg_err *err)
+static int move_begin(struct move *move, struct kg_err *err)
 {
     struct live_session *live = move->op.work.live;
     int result = live->state == SESSION_CLOSED ? live_check_open(live, err) : 0;
     if (result < 0 || move->dry_run)
         return result;
-    move->run = (struct live_run){.agent = "primary", .moves = true, .cancel = on_run_cancel};
+    move->run = (struct live_run){.agent = "primary", .moves = true, .cancel = move_on_run_cancel};
     result = live_run_begin(live, &move->run, NULL, err);
     move->begun = result == 0;
     if (result < 0)
@@ -408,7 +408,7 @@ static int begin(struct move *move, struct kg_err *err)
 static void move_open(struct live_op *op)
 {
     struct kg_err err;
-    if (begin(move_of(op), &err) < 0) {
+    if (move_begin(move_of(op), &err) < 0) {
         live_op_fail(op, &err);
         return;
     }
@@ -416,8 +416,8 @@ static void move_open(struct live_op *op)
     when_compacted(op);
 }
 
-static void start(struct sessions *sessions, const struct sessions_request *request,
-                  const struct sessions_movement *wanted, struct live_wisher wisher)
+static void move_start(struct sessions *sessions, const struct sessions_request *request,
+                       const struct sessions_movement *wanted, struct live_wisher wisher)
 {
     struct move *move = live_op_new(sizeof(*move), sessions, request, clear_move);
     move->move.act = wanted->act;
@@ -432,7 +432,7 @@ static void start(struct sessions *sessions, const struct sessions_request *requ
 void sessions_move(struct sessions *sessions, const struct sessions_request *request,
                    const struct sessions_movement *wanted)
 {
-    start(sessions, request, wanted, (struct live_wisher){0});
+    move_start(sessions, request, wanted, (struct live_wisher){0});
 }
 
 /* -- as scripts ask for it --------------------------------------------------------------------- */
@@ -452,13 +452,13 @@ bool live_move_wanted(struct live_session *live, struct host_asker *asker,
         .asker = asker, .session = kg_str(live->id.text), .on_done = on_done, .data = data};
     const struct sessions_movement movement = {
         .act = wanted->act, .target = kg_str(wanted->target), .conversation_only = !wanted->files};
-    start(live->sessions, &request, &movement, wanted->wisher);
+    move_start(live->sessions, &request, &movement, wanted->wisher);
     wanted->wisher = (struct live_wisher){0};
     live_wanted_free(wanted);
     return true;
 }
 
-static void on_moved(void *data, struct kg_str json, const struct kg_err *err_or_null)
+static void move_on_moved(void *data, struct kg_str json, const struct kg_err *err_or_null)
 {
     (void)data, (void)json;
     if (err_or_null != NULL)
@@ -468,5 +468,5 @@ static void on_moved(void *data, struct kg_str json, const struct kg_err *err_or
 void live_move_if_wanted(struct live_session *live)
 {
     kg_auto(host_asker_cleanup) struct host_asker *asker = host_asker_new(live->operator_id, NULL);
-    live_move_wanted(live, asker, on_moved, NULL);
+    live_move_wanted(live, asker, move_on_moved, NULL);
 }

@@ -3,7 +3,7 @@
 
 #include <stdlib.h>
 
-static struct live_note *note_of(struct live_notes *notes, const char *plugin)
+static struct live_note *notes_note_of(struct live_notes *notes, const char *plugin)
 {
     for (size_t i = 0; i < notes->count; i++)
         if (strcmp(notes->items[i].plugin, plugin) == 0)
@@ -21,7 +21,7 @@ void live_notes_take(struct live_notes *notes, const struct projects_hook_answer
     host_hook_result_text(answer->result, &text);
     if (text.length == 0)
         return;
-    struct live_note *note = note_of(notes, answer->plugin);
+    struct live_note *note = notes_note_of(notes, answer->plugin);
     if (note->text.length > 0)
         kg_buf_char(&note->text, '\n');
     kg_buf_str(&note->text, kg_buf_view(&text));

@@ -67,7 +67,7 @@ bool live_op_admit(struct live_op *op, bool writes)
 
 /* -- steps ------------------------------------------------------------------------------------- */
 
-static void on_step(struct live_work *work, const struct kg_err *err_or_null)
+static void op_on_step(struct live_work *work, const struct kg_err *err_or_null)
 {
     struct live_op *op = KG_CONTAINER(work, struct live_op, work);
     if (err_or_null != NULL)
@@ -79,12 +79,12 @@ static void on_step(struct live_work *work, const struct kg_err *err_or_null)
 live_next_fn *live_op_then(struct live_op *op, void (*next)(struct live_op *op))
 {
     op->next = next;
-    return on_step;
+    return op_on_step;
 }
 
 void live_op_fail_later(struct live_op *op, const struct kg_err *err)
 {
-    live_later(&op->work, err, on_step);
+    live_later(&op->work, err, op_on_step);
 }
 
 void live_op_open(struct live_op *op, void (*next)(struct live_op *op))

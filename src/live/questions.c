@@ -19,7 +19,7 @@ struct live_question {
 
 /* -- what is told and kept of it --------------------------------------------------------------- */
 
-static char *text_or_null(struct kg_str text)
+static char *questions_text_or_null(struct kg_str text)
 {
     return text.length > 0 ? kg_str_dup(text) : NULL;
 }
@@ -39,14 +39,14 @@ static void shown_free(struct shown *shown)
     free(shown->plugin);
 }
 
-static struct shown show(const struct live_question *question)
+static struct shown questions_show(const struct live_question *question)
 {
     const struct host_ask *ask = question->ask;
     const struct live_work *work = question->work;
     struct shown shown = {
         .title = kg_str_dup(ask->title),
-        .schema = text_or_null(ask->schema),
-        .url = text_or_null(ask->url),
+        .schema = questions_text_or_null(ask->schema),
+        .url = questions_text_or_null(ask->url),
         .id = kg_strdup(ask->id.text),
         .plugin = kg_strdup(ask->plugin),
     };
@@ -91,7 +91,7 @@ void live_question_write(const struct state_question *row, struct kg_json_writer
     kg_json_end(json, '}');
 }
 
-static void on_kept(void *data, const struct kg_err *err_or_null)
+static void questions_on_kept(void *data, const struct kg_err *err_or_null)
 {
     (void)data;
     if (err_or_null != NULL)
@@ -99,23 +99,23 @@ static void on_kept(void *data, const struct kg_err *err_or_null)
 }
 
 /* Kept, told as an event; the one who follows the call is told of one that begins. */
-static void tell(struct sessions *sessions, const struct shown *shown)
+static void questions_tell(struct sessions *sessions, const struct shown *shown)
 {
     kg_auto(kg_buf_free) struct kg_buf text = {0};
     struct kg_json_writer json = kg_json_writer(&text);
     live_question_write(&shown->row, &json);
-    state_keep_question(host_keeper(sessions->host), &shown->row, on_kept, NULL);
+    state_keep_question(host_keeper(sessions->host), &shown->row, questions_on_kept, NULL);
     host_events_question(host_events(sessions->host), shown->row.plugin, shown->row.session,
                          shown->row.state, kg_buf_view(&text));
 }
 
-static void finish(struct sessions *sessions, struct shown *shown, const char *state,
-                   const char *answered_by)
+static void questions_finish(struct sessions *sessions, struct shown *shown, const char *state,
+                             const char *answered_by)
 {
     shown->row.state = state;
     shown->row.answered_by = answered_by;
     shown->row.ended_ms = kg_wall_ms();
-    tell(sessions, shown);
+    questions_tell(sessions, shown);
     shown_free(shown);
 }
 
@@ -138,30 +138,31 @@ bool live_question_begin(struct live_work *work, struct host_ask *asked,
     struct live_question *question = kg_alloc(sizeof(*question));
     *question = (struct live_question){live->questions, work, asked};
     live->questions = question;
-    struct shown shown = show(question);
-    tell(work->sessions, &shown);
+    struct shown shown = questions_show(question);
+    questions_tell(work->sessions, &shown);
     if (on_question != NULL)
         on_question(data, &shown.row);
     shown_free(&shown);
     return true;
 }
 
-static void tell_tool(void *data, const struct state_question *row)
+static void questions_tell_tool(void *data, const struct state_question *row)
 {
     struct live_tool *tool = data;
     if (tool->on_question != NULL)
         tool->on_question(tool, row);
 }
 
-static bool ask(void *data, struct host_ask *asked)
+static bool questions_ask(void *data, struct host_ask *asked)
 {
     struct live_tool *tool = data;
     if (asked->kind == HOST_ASK_SAMPLE)
         return live_sample_begin(tool, asked);
-    return asked->kind != HOST_ASK_ROOTS && live_question_begin(tool->work, asked, tell_tool, tool);
+    return asked->kind != HOST_ASK_ROOTS &&
+           live_question_begin(tool->work, asked, questions_tell_tool, tool);
 }
 
-static struct live_question *find(const struct live_session *live, struct kg_str id)
+static struct live_question *questions_find(const struct live_session *live, struct kg_str id)
 {
     struct live_question *at = live->questions;
     while (at != NULL && !kg_str_is(id, at->ask->id.text))
@@ -172,16 +173,16 @@ static struct live_question *find(const struct live_session *live, struct kg_str
 void live_question_end(struct live_work *work, const struct host_ask *asked)
 {
     struct live_session *live = work->live;
-    struct live_question *question = find(live, kg_str(asked->id.text));
+    struct live_question *question = questions_find(live, kg_str(asked->id.text));
     if (question == NULL)
         return;
-    struct shown shown = show(question);
+    struct shown shown = questions_show(question);
     KG_UNLINK(live->questions, question);
     free(question);
-    finish(work->sessions, &shown, "cancel", NULL);
+    questions_finish(work->sessions, &shown, "cancel", NULL);
 }
 
-static void withdraw(void *data, struct host_ask *asked, const char *why)
+static void questions_withdraw(void *data, struct host_ask *asked, const char *why)
 {
     struct live_tool *tool = data;
     (void)why;
@@ -191,7 +192,7 @@ static void withdraw(void *data, struct host_ask *asked, const char *why)
         live_question_end(tool->work, asked);
 }
 
-const struct host_asked_ops live_asked_ops = {.ask = ask, .withdraw = withdraw};
+const struct host_asked_ops live_asked_ops = {.ask = questions_ask, .withdraw = questions_withdraw};
 
 /* -- what routes ask for ----------------------------------------------------------------------- */
 
@@ -213,7 +214,7 @@ static void clear_asking(struct live_op *op)
 }
 
 /* One that a daemon before this one had asked waits for nothing any more. */
-static void put_kept(void *data, const struct state_question *row)
+static void questions_put_kept(void *data, const struct state_question *row)
 {
     struct asking *asking = data;
     struct state_question shown = *row;
@@ -231,7 +232,8 @@ static int run_questions(struct session_job *job, struct state *state, struct kg
     asking->json = kg_json_writer(&asking->op.json);
     kg_json_begin(&asking->json, '{');
     kg_json_named_begin(&asking->json, "questions", '[');
-    int result = state_questions(state, asking->op.work.live->id.text, put_kept, asking, err);
+    int result =
+        state_questions(state, asking->op.work.live->id.text, questions_put_kept, asking, err);
     kg_json_end(&asking->json, ']');
     kg_json_end(&asking->json, '}');
     return result;
@@ -272,7 +274,7 @@ void sessions_open_questions(const struct sessions *sessions, struct kg_buf *out
     for (size_t at = 0; kg_map_next(sessions->live, &at, &id, &value);) {
         const struct live_session *live = value;
         for (const struct live_question *one = live->questions; one != NULL; one = one->next) {
-            struct shown shown = show(one);
+            struct shown shown = questions_show(one);
             live_question_write(&shown.row, &json);
             shown_free(&shown);
         }
@@ -282,14 +284,14 @@ void sessions_open_questions(const struct sessions *sessions, struct kg_buf *out
 }
 
 /* Whatever the answer leads to, the question is out of the list by then. */
-static int give(struct live_op *op, struct live_question *question, struct kg_str answer,
-                struct kg_err *err)
+static int questions_give(struct live_op *op, struct live_question *question, struct kg_str answer,
+                          struct kg_err *err)
 {
     struct live_session *live = op->work.live;
     kg_auto(kg_doc_cleanup) struct kg_doc *doc = kg_json_read(answer, err);
     if (doc == NULL)
         return -1;
-    struct shown shown = show(question);
+    struct shown shown = questions_show(question);
     KG_UNLINK(live->questions, question);
     int result = host_ask_answer(question->ask, answer, err);
     if (result < 0) {
@@ -305,20 +307,20 @@ static int give(struct live_op *op, struct live_question *question, struct kg_st
     kg_json_named_text(&json, "id", shown.row.id);
     kg_json_named_text(&json, "state", action);
     kg_json_end(&json, '}');
-    finish(op->work.sessions, &shown, action, op->work.asker->operator_id);
+    questions_finish(op->work.sessions, &shown, action, op->work.asker->operator_id);
     return 0;
 }
 
 static void answer_open(struct live_op *op)
 {
     struct asking *asking = KG_CONTAINER(op, struct asking, op);
-    struct live_question *question = find(op->work.live, kg_str(asking->id));
+    struct live_question *question = questions_find(op->work.live, kg_str(asking->id));
     struct kg_err err = {0};
     if (question == NULL) {
         kg_fail(&err, KG_E_NOT_FOUND, "session %s has no open question %.60s",
                 op->work.live->id.text, asking->id);
         kg_hint(&err, "kaged session questions %s lists them", op->work.live->id.text);
-    } else if (give(op, question, kg_buf_view(&asking->answer), &err) == 0) {
+    } else if (questions_give(op, question, kg_buf_view(&asking->answer), &err) == 0) {
         live_op_answer(op);
         return;
     }

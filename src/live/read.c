@@ -14,7 +14,7 @@ struct listing {
     struct session_agents *agents; /* owned: of each of them */
 };
 
-static void clear_listing(struct live_op *op)
+static void live_read_clear_listing(struct live_op *op)
 {
     struct listing *listing = KG_CONTAINER(op, struct listing, op);
     for (size_t i = 0; listing->agents != NULL && i < listing->list.count; i++)
@@ -38,7 +38,7 @@ static int check_listing(const struct listing *listing, enum session_state *ret_
     return 0;
 }
 
-static int run_listing(struct session_job *job, struct state *state, struct kg_err *err)
+static int live_read_run_listing(struct session_job *job, struct state *state, struct kg_err *err)
 {
     struct listing *listing = KG_CONTAINER(job, struct listing, op.work.job);
     enum session_state only = SESSION_ACTIVE;
@@ -74,7 +74,7 @@ static void answer_listing(struct live_op *op)
     live_op_answer(op);
 }
 
-static char *text_of(struct kg_str text)
+static char *live_read_text_of(struct kg_str text)
 {
     return text.data ? kg_str_dup(text) : NULL;
 }
@@ -82,17 +82,18 @@ static char *text_of(struct kg_str text)
 void sessions_list(struct sessions *sessions, const struct sessions_request *request,
                    const struct sessions_list_query *query)
 {
-    struct listing *listing = live_op_new(sizeof(*listing), sessions, request, clear_listing);
-    listing->project_id = text_of(query->project_id);
-    listing->operator_id = text_of(query->operator_id);
-    listing->state = text_of(query->state);
-    listing->before = text_of(query->before);
+    struct listing *listing =
+        live_op_new(sizeof(*listing), sessions, request, live_read_clear_listing);
+    listing->project_id = live_read_text_of(query->project_id);
+    listing->operator_id = live_read_text_of(query->operator_id);
+    listing->state = live_read_text_of(query->state);
+    listing->before = live_read_text_of(query->before);
     listing->limit = query->limit;
     if (live_op_admit(&listing->op, false))
-        live_op_read(&listing->op, run_listing, answer_listing);
+        live_op_read(&listing->op, live_read_run_listing, answer_listing);
 }
 
-static int run_show(struct session_job *job, struct state *state, struct kg_err *err)
+static int live_read_run_show(struct session_job *job, struct state *state, struct kg_err *err)
 {
     struct listing *listing = KG_CONTAINER(job, struct listing, op.work.job);
     struct session session = {0};
@@ -116,9 +117,10 @@ static void answer_show(struct live_op *op)
 
 void sessions_show(struct sessions *sessions, const struct sessions_request *request)
 {
-    struct listing *listing = live_op_new(sizeof(*listing), sessions, request, clear_listing);
+    struct listing *listing =
+        live_op_new(sizeof(*listing), sessions, request, live_read_clear_listing);
     if (live_op_admit(&listing->op, false))
-        live_op_read(&listing->op, run_show, answer_show);
+        live_op_read(&listing->op, live_read_run_show, answer_show);
 }
 
 /* -- entries ----------------------------------------------------------------------------------- */
@@ -135,7 +137,7 @@ static void clear_paging(struct live_op *op)
     free(KG_CONTAINER(op, struct paging, op)->agent);
 }
 
-static void write_page(const struct session_entries *entries, struct kg_buf *buf)
+static void live_read_write_page(const struct session_entries *entries, struct kg_buf *buf)
 {
     struct kg_json_writer json = kg_json_writer(buf);
     kg_json_begin(&json, '{');
@@ -158,7 +160,7 @@ static int run_page(struct session_job *job, struct state *state, struct kg_err 
     if (result == 0)
         result = session_page(state, session.id.text, &query, &entries, err);
     if (result == 0)
-        write_page(&entries, &paging->op.json);
+        live_read_write_page(&entries, &paging->op.json);
     return result;
 }
 
@@ -166,7 +168,7 @@ void sessions_entries(struct sessions *sessions, const struct sessions_request *
                       struct kg_str agent, uint64_t after, size_t limit)
 {
     struct paging *paging = live_op_new(sizeof(*paging), sessions, request, clear_paging);
-    paging->agent = text_of(agent);
+    paging->agent = live_read_text_of(agent);
     paging->after = after < INT64_MAX ? after : INT64_MAX;
     paging->limit = limit;
     if (live_op_admit(&paging->op, false))
@@ -226,7 +228,8 @@ static void write_more(struct showing *showing, const struct live_agent *agent,
     kg_json_end(&json, '}');
 }
 
-static int find_dialect(const char *name, enum project_dialect *ret_dialect, struct kg_err *err)
+static int live_read_find_dialect(const char *name, enum project_dialect *ret_dialect,
+                                  struct kg_err *err)
 {
     static const char *const names[] = {
         [PROJECT_OPENAI] = "openai", [PROJECT_ANTHROPIC] = "anthropic"};
@@ -247,7 +250,7 @@ static void show_context(struct live_op *op)
     struct kg_err err;
     if (showing->agent == NULL)
         showing->agent = kg_strdup(op->work.live->seat);
-    int result = showing->dialect ? find_dialect(showing->dialect, &dialect, &err) : 0;
+    int result = showing->dialect ? live_read_find_dialect(showing->dialect, &dialect, &err) : 0;
     if (result == 0)
         result = live_agent_find(op->work.sessions, op->work.live->project_id, showing->agent,
                                  &agent, &err);
@@ -263,8 +266,8 @@ void sessions_context(struct sessions *sessions, const struct sessions_request *
                       struct kg_str agent, struct kg_str dialect)
 {
     struct showing *showing = live_op_new(sizeof(*showing), sessions, request, clear_showing);
-    showing->agent = text_of(agent);
-    showing->dialect = text_of(dialect);
+    showing->agent = live_read_text_of(agent);
+    showing->dialect = live_read_text_of(dialect);
     if (live_op_admit(&showing->op, false))
         live_op_open(&showing->op, show_context);
 }

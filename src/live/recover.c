@@ -125,7 +125,7 @@ static void recovery_found(struct live_op *op)
 }
 
 /* What was begun is finished. */
-static void on_run_cancel(struct live_run *run, const struct kg_err *why)
+static void live_recover_on_run_cancel(struct live_run *run, const struct kg_err *why)
 {
     (void)run, (void)why;
 }
@@ -134,7 +134,8 @@ static void recovery_open(struct live_op *op)
 {
     struct recovery *recovery = recovery_of(op);
     struct kg_err err;
-    recovery->run = (struct live_run){.agent = "primary", .moves = true, .cancel = on_run_cancel};
+    recovery->run =
+        (struct live_run){.agent = "primary", .moves = true, .cancel = live_recover_on_run_cancel};
     if (live_run_begin(op->work.live, &recovery->run, NULL, &err) < 0) {
         live_op_fail(op, &err);
         return;

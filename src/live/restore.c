@@ -37,7 +37,7 @@ static void clear_restore(struct live_op *op)
 
 /* -- one is taken ------------------------------------------------------------------------------ */
 
-static int run_keep(struct session_job *job, struct state *state, struct kg_err *err)
+static int live_restore_run_keep(struct session_job *job, struct state *state, struct kg_err *err)
 {
     const struct restore *restore = KG_CONTAINER(job, struct restore, op.work.job);
     return live_snapshot_keep(state, restore->op.work.live->id.text, &restore->before, err);
@@ -57,15 +57,15 @@ static void answer_taken(struct live_op *op)
     live_op_answer(op);
 }
 
-static void keep_taken(struct live_op *op)
+static void live_restore_keep_taken(struct live_op *op)
 {
-    live_op_write(op, run_keep, answer_taken);
+    live_op_write(op, live_restore_run_keep, answer_taken);
 }
 
 static void take_open(struct live_op *op)
 {
     live_snapshot_make(&restore_of(op)->before, &op->work, SNAPSHOT_TAKE, NULL,
-                       live_op_then(op, keep_taken));
+                       live_op_then(op, live_restore_keep_taken));
 }
 
 void sessions_snapshot(struct sessions *sessions, const struct sessions_request *request)
@@ -96,13 +96,13 @@ static void fail_restored(struct live_work *work, const struct kg_err *err_or_nu
     live_op_fail(&restore->op, &err);
 }
 
-static void on_put_back(struct live_work *work, const struct kg_err *err_or_null)
+static void live_restore_on_put_back(struct live_work *work, const struct kg_err *err_or_null)
 {
     struct restore *restore = KG_CONTAINER(work, struct restore, op.work);
     live_restore_failed(work, &restore->before, err_or_null, fail_restored);
 }
 
-static void on_restored(struct live_work *work, const struct kg_err *err_or_null)
+static void live_restore_on_restored(struct live_work *work, const struct kg_err *err_or_null)
 {
     struct restore *restore = KG_CONTAINER(work, struct restore, op.work);
     if (err_or_null == NULL) {
@@ -110,13 +110,15 @@ static void on_restored(struct live_work *work, const struct kg_err *err_or_null
         return;
     }
     restore->failure = *err_or_null;
-    live_snapshot_make(&restore->restore, work, SNAPSHOT_RESTORE, &restore->before, on_put_back);
+    live_snapshot_make(&restore->restore, work, SNAPSHOT_RESTORE, &restore->before,
+                       live_restore_on_put_back);
 }
 
-static void on_kept(struct live_op *op)
+static void live_restore_on_kept(struct live_op *op)
 {
     struct restore *restore = restore_of(op);
-    live_snapshot_make(&restore->restore, &op->work, SNAPSHOT_RESTORE, &restore->then, on_restored);
+    live_snapshot_make(&restore->restore, &op->work, SNAPSHOT_RESTORE, &restore->then,
+                       live_restore_on_restored);
 }
 
 static int run_begun(struct session_job *job, struct state *state, struct kg_err *err)
@@ -125,12 +127,12 @@ static int run_begun(struct session_job *job, struct state *state, struct kg_err
     return live_restore_begun(state, restore->op.work.live->id.text, &restore->before, err);
 }
 
-static void on_taken(struct live_op *op)
+static void live_restore_on_taken(struct live_op *op)
 {
-    live_op_write(op, run_begun, on_kept);
+    live_op_write(op, run_begun, live_restore_on_kept);
 }
 
-static int run_find(struct session_job *job, struct state *state, struct kg_err *err)
+static int live_restore_run_find(struct session_job *job, struct state *state, struct kg_err *err)
 {
     struct restore *restore = KG_CONTAINER(job, struct restore, op.work.job);
     const struct live_session *live = restore->op.work.live;
@@ -143,7 +145,7 @@ static int run_find(struct session_job *job, struct state *state, struct kg_err 
     return 0;
 }
 
-static void on_found(struct live_op *op)
+static void live_restore_on_found(struct live_op *op)
 {
     struct restore *restore = restore_of(op);
     if (restore->dry_run)
@@ -151,11 +153,11 @@ static void on_found(struct live_op *op)
                            live_op_then(op, answer_restored));
     else
         live_snapshot_make(&restore->before, &op->work, SNAPSHOT_TAKE, NULL,
-                           live_op_then(op, on_taken));
+                           live_op_then(op, live_restore_on_taken));
 }
 
 /* What was begun is finished: half of it would be worse. */
-static void on_run_cancel(struct live_run *run, const struct kg_err *why)
+static void live_restore_on_run_cancel(struct live_run *run, const struct kg_err *why)
 {
     (void)run, (void)why;
 }
@@ -165,13 +167,14 @@ static void restore_open(struct live_op *op)
     struct restore *restore = restore_of(op);
     struct live_session *live = op->work.live;
     struct kg_err err;
-    restore->run = (struct live_run){.agent = "primary", .moves = true, .cancel = on_run_cancel};
+    restore->run =
+        (struct live_run){.agent = "primary", .moves = true, .cancel = live_restore_on_run_cancel};
     if (!restore->dry_run && live_run_begin(live, &restore->run, NULL, &err) < 0) {
         live_op_fail(op, &err);
         return;
     }
     restore->begun = !restore->dry_run;
-    live_op_read(op, run_find, on_found);
+    live_op_read(op, live_restore_run_find, live_restore_on_found);
 }
 
 void sessions_restore(struct sessions *sessions, const struct sessions_request *request,

@@ -32,7 +32,7 @@ static void sample_free(struct live_sample *sample)
     free(sample);
 }
 
-static void fail(struct live_sample *sample, const struct kg_err *why)
+static void live_sample_fail(struct live_sample *sample, const struct kg_err *why)
 {
     struct host_ask *ask = sample->ask;
     struct kg_err err = *why;
@@ -40,23 +40,23 @@ static void fail(struct live_sample *sample, const struct kg_err *why)
     host_ask_fail(ask, &err);
 }
 
-static void on_refused(struct loop_task *task)
+static void live_sample_on_refused(struct loop_task *task)
 {
     struct live_sample *sample = KG_CONTAINER(task, struct live_sample, task);
-    fail(sample, &sample->err);
+    live_sample_fail(sample, &sample->err);
 }
 
 /* -- what it says ------------------------------------------------------------------------------ */
 
-static void on_event(void *data, const struct model_event *event)
+static void live_sample_on_event(void *data, const struct model_event *event)
 {
     struct live_sample *sample = data;
     if (event->kind == MODEL_TEXT && sample->text.length < ANSWER_MAX_BYTES)
         kg_buf_str(&sample->text, event->text);
 }
 
-static void write_result(const struct live_sample *sample, enum model_stop stop,
-                         struct kg_buf *ret_json)
+static void live_sample_write_result(const struct live_sample *sample, enum model_stop stop,
+                                     struct kg_buf *ret_json)
 {
     struct kg_json_writer json = kg_json_writer(ret_json);
     kg_json_begin(&json, '{');
@@ -70,17 +70,17 @@ static void write_result(const struct live_sample *sample, enum model_stop stop,
     kg_json_end(&json, '}');
 }
 
-static void on_done(void *data, const struct model_end *end)
+static void live_sample_on_done(void *data, const struct model_end *end)
 {
     struct live_sample *sample = data;
     kg_auto(kg_buf_free) struct kg_buf result = {0};
     sample->call = NULL;
     if (end->failure != MODEL_OK) {
-        fail(sample, &end->err);
+        live_sample_fail(sample, &end->err);
         return;
     }
     struct host_ask *ask = sample->ask;
-    write_result(sample, end->stop, &result);
+    live_sample_write_result(sample, end->stop, &result);
     sample_free(sample);
     (void)host_ask_answer(ask, kg_buf_view(&result), NULL);
 }
@@ -88,12 +88,13 @@ static void on_done(void *data, const struct model_end *end)
 /* -- what it is asked -------------------------------------------------------------------------- */
 
 /* Appends the text of a block, or of each of a list. */
-static int put_content(const struct kg_node *content, struct kg_buf *text, struct kg_err *err)
+static int live_sample_put_content(const struct kg_node *content, struct kg_buf *text,
+                                   struct kg_err *err)
 {
     if (content != NULL && content->type == KG_ARRAY) {
         for (uint32_t i = 0; i < content->count; i++)
             if (content->items[i].type == KG_ARRAY ||
-                put_content(&content->items[i], text, err) < 0)
+                live_sample_put_content(&content->items[i], text, err) < 0)
                 return -EINVAL;
         return 0;
     }
@@ -106,14 +107,14 @@ static int put_content(const struct kg_node *content, struct kg_buf *text, struc
     return 0;
 }
 
-static int put_message(const struct kg_node *message, struct kg_json_writer *json,
-                       struct kg_err *err)
+static int live_sample_put_message(const struct kg_node *message, struct kg_json_writer *json,
+                                   struct kg_err *err)
 {
     kg_auto(kg_buf_free) struct kg_buf text = {0};
     struct kg_str role = kg_node_text(message, "role");
     if (!kg_str_is(role, "user") && !kg_str_is(role, "assistant"))
         return kg_fail(err, KG_E_INVALID_PARAMS, "the role of a message is user or assistant");
-    if (put_content(kg_node_get(message, "content"), &text, err) < 0)
+    if (live_sample_put_content(kg_node_get(message, "content"), &text, err) < 0)
         return -EINVAL;
     kg_json_begin(json, '{');
     kg_json_named_str(json, "role", role);
@@ -122,8 +123,8 @@ static int put_message(const struct kg_node *message, struct kg_json_writer *jso
     return 0;
 }
 
-static int put_messages(const struct kg_node *params, struct kg_buf *ret_messages,
-                        struct kg_err *err)
+static int live_sample_put_messages(const struct kg_node *params, struct kg_buf *ret_messages,
+                                    struct kg_err *err)
 {
     const struct kg_node *messages = kg_node_list(params, "messages");
     struct kg_json_writer json = kg_json_writer(ret_messages);
@@ -134,7 +135,7 @@ static int put_messages(const struct kg_node *params, struct kg_buf *ret_message
         result = kg_fail(err, KG_E_INVALID_PARAMS, "a model is asked without tools");
     kg_json_begin(&json, '[');
     for (uint32_t i = 0; result == 0 && i < messages->count; i++)
-        result = put_message(&messages->items[i], &json, err);
+        result = live_sample_put_message(&messages->items[i], &json, err);
     kg_json_end(&json, ']');
     return result;
 }
@@ -149,8 +150,8 @@ static int64_t tokens_of(const struct live_sample *sample, const struct kg_node 
     return wanted > 0 && wanted < most ? wanted : most;
 }
 
-static int find_model(struct live_sample *sample, const struct local_model **ret_model,
-                      struct kg_err *err)
+static int live_sample_find_model(struct live_sample *sample, const struct local_model **ret_model,
+                                  struct kg_err *err)
 {
     const struct live_work *work = sample->tool->work;
     struct live_agent agent;
@@ -167,13 +168,14 @@ static int find_model(struct live_sample *sample, const struct local_model **ret
 
 static int ask_model(struct live_sample *sample, struct kg_err *err)
 {
-    static const struct model_ops ops = {.on_event = on_event, .on_done = on_done};
+    static const struct model_ops ops = {.on_event = live_sample_on_event,
+                                         .on_done = live_sample_on_done};
     const struct live_work *work = sample->tool->work;
     kg_auto(kg_buf_free) struct kg_buf messages = {0};
     kg_auto(kg_doc_cleanup) struct kg_doc *doc = kg_json_read(sample->ask->params, err);
     const struct local_model *model;
-    if (doc == NULL || find_model(sample, &model, err) < 0 ||
-        put_messages(doc->root, &messages, err) < 0)
+    if (doc == NULL || live_sample_find_model(sample, &model, err) < 0 ||
+        live_sample_put_messages(doc->root, &messages, err) < 0)
         return -EINVAL;
     sample->model = kg_str_dup(model->alias);
     const struct models_purpose purpose = {.word = "sample", .asker = work->asker};
@@ -191,7 +193,7 @@ bool live_sample_begin(struct live_tool *tool, struct host_ask *ask)
     struct live_sample *sample = kg_alloc(sizeof(*sample));
     sample->tool = tool;
     sample->ask = ask;
-    sample->task.run = on_refused;
+    sample->task.run = live_sample_on_refused;
     sample->next = tool->samples;
     tool->samples = sample;
     if (ask_model(sample, &sample->err) < 0) {

@@ -19,7 +19,8 @@ struct host_process *live_script_process(const struct live_session *live,
     return host_process_find(script, &whom);
 }
 
-static struct host_process *see_to(const struct live_session *live, struct host_plugin *script)
+static struct host_process *live_script_see_to(const struct live_session *live,
+                                               struct host_plugin *script)
 {
     struct host_process *process = live_script_process(live, script);
     const struct host_whom whom = {.kind = HOST_SESSION,
@@ -45,7 +46,7 @@ static bool use_all(struct live_scripts *scripts)
          live_has_folder(live) && (at = host_script_after(host, at)) != NULL;) {
         if (!host_script_is_enabled(at))
             continue;
-        struct host_process *process = see_to(live, at);
+        struct host_process *process = live_script_see_to(live, at);
         scripts->leaving |= host_process_status(process).is_leaving;
         host_process_use(process);
         starting |= host_process_is_starting(process);
@@ -53,7 +54,7 @@ static bool use_all(struct live_scripts *scripts)
     return starting || scripts->leaving;
 }
 
-static void on_settled(struct kg_wait *wait, const struct kg_err *err_or_null)
+static void live_script_on_settled(struct kg_wait *wait, const struct kg_err *err_or_null)
 {
     struct live_scripts *scripts = KG_CONTAINER(wait, struct live_scripts, settling.wait);
     const struct live_session *live = scripts->work->live;
@@ -61,7 +62,7 @@ static void on_settled(struct kg_wait *wait, const struct kg_err *err_or_null)
                  !scripts->settling.is_over && use_all(scripts);
     if (again)
         projects_when_settled(live->sessions->host, live->project_id, live->id.text,
-                              &scripts->settling, on_settled);
+                              &scripts->settling, live_script_on_settled);
     else
         live_arrived(scripts->work, err_or_null);
 }
@@ -76,7 +77,7 @@ void live_scripts_start(struct live_scripts *scripts, struct live_work *work, li
     }
     live_await(work, &scripts->settling, withdraw_settling, next);
     projects_when_settled(live->sessions->host, live->project_id, live->id.text, &scripts->settling,
-                          on_settled);
+                          live_script_on_settled);
 }
 
 void live_scripts_in_turn(struct live_session *live, bool in_turn)
@@ -124,7 +125,7 @@ static struct host_process *next_listener(struct live_scripts *scripts)
 }
 
 /* Who blocks a call ends the round; another input is what the next hear of. */
-static void take(struct live_scripts *scripts, struct kg_str result)
+static void live_script_take(struct live_scripts *scripts, struct kg_str result)
 {
     struct kg_err err;
     kg_auto(kg_doc_cleanup) struct kg_doc *doc = kg_json_read(result, &err);
@@ -146,7 +147,7 @@ static void take(struct live_scripts *scripts, struct kg_str result)
 }
 
 /* What cannot be used is told, and what stood before goes on to the next. */
-static void take_value(struct live_scripts *scripts, struct kg_str result)
+static void live_script_take_value(struct live_scripts *scripts, struct kg_str result)
 {
     struct kg_err err = {0};
     kg_auto(kg_doc_cleanup) struct kg_doc *doc = kg_json_read(result, &err);
@@ -165,43 +166,44 @@ static void take_value(struct live_scripts *scripts, struct kg_str result)
 
 static void send_next(struct live_scripts *scripts);
 
-static void on_done(void *data, const struct host_reply *reply)
+static void live_script_on_done(void *data, const struct host_reply *reply)
 {
     struct live_scripts *scripts = data;
     scripts->call = NULL;
     if (reply->error.code != KG_OK)
         kg_log_about(KG_WARN, scripts->last, "%s: %s", scripts->event, reply->error.message);
     else if (scripts->check != NULL)
-        take_value(scripts, reply->result);
+        live_script_take_value(scripts, reply->result);
     else
-        take(scripts, reply->result);
+        live_script_take(scripts, reply->result);
     send_next(scripts);
 }
 
-static void tell_question(void *data, const struct state_question *row)
+static void live_script_tell_question(void *data, const struct state_question *row)
 {
     struct live_scripts *scripts = data;
     if (scripts->on_question != NULL)
         scripts->on_question(scripts, row);
 }
 
-static bool ask(void *data, struct host_ask *asked)
+static bool live_script_ask(void *data, struct host_ask *asked)
 {
     struct live_scripts *scripts = data;
     return asked->kind != HOST_ASK_SAMPLE &&
-           live_question_begin(scripts->work, asked, tell_question, scripts);
+           live_question_begin(scripts->work, asked, live_script_tell_question, scripts);
 }
 
-static void withdraw_question(void *data, struct host_ask *asked, const char *why)
+static void live_script_withdraw_question(void *data, struct host_ask *asked, const char *why)
 {
     struct live_scripts *scripts = data;
     (void)why;
     live_question_end(scripts->work, asked);
 }
 
-static const struct host_asked_ops asked_ops = {.ask = ask, .withdraw = withdraw_question};
+static const struct host_asked_ops asked_ops = {.ask = live_script_ask,
+                                                .withdraw = live_script_withdraw_question};
 
-static void put_params(const struct live_scripts *scripts, struct kg_buf *out)
+static void live_script_put_params(const struct live_scripts *scripts, struct kg_buf *out)
 {
     struct kg_json_writer json = kg_json_writer(out);
     kg_json_begin(&json, '{');
@@ -210,12 +212,12 @@ static void put_params(const struct live_scripts *scripts, struct kg_buf *out)
     kg_json_end(&json, '}');
 }
 
-static bool send_event(struct live_scripts *scripts, struct host_process *process)
+static bool live_script_send_event(struct live_scripts *scripts, struct host_process *process)
 {
     struct host *host = scripts->work->sessions->host;
     kg_auto(kg_buf_free) struct kg_buf params = {0};
     struct kg_err err = {0};
-    put_params(scripts, &params);
+    live_script_put_params(scripts, &params);
     const struct host_passage passage = {
         .process = process,
         .method = KG_STR("script.event"),
@@ -223,7 +225,7 @@ static bool send_event(struct live_scripts *scripts, struct host_process *proces
         .asker = scripts->work->asker,
         .timeout_ms = (uint64_t)host_config(host)->limits_hook_timeout_ms,
         .kind = &event_kind,
-        .on_done = on_done,
+        .on_done = live_script_on_done,
         .asked = &asked_ops,
         .data = scripts,
     };
@@ -238,7 +240,7 @@ static void send_next(struct live_scripts *scripts)
     struct host_process *process;
     while (scripts->blocked == NULL && scripts->cancelled == NULL && scripts->patched == NULL &&
            (process = next_listener(scripts)) != NULL)
-        if (send_event(scripts, process))
+        if (live_script_send_event(scripts, process))
             return;
     if (scripts->on_told != NULL)
         scripts->on_told(scripts);
@@ -270,7 +272,8 @@ void live_scripts_tell(struct live_scripts *scripts, const char *event, struct k
 }
 
 /* Forgets the event before. False: nobody is asked. */
-static bool begin_event(struct live_scripts *scripts, const char *event, struct kg_str data)
+static bool live_script_begin_event(struct live_scripts *scripts, const char *event,
+                                    struct kg_str data)
 {
     struct host_process *process;
     scripts->event = event;
@@ -282,7 +285,7 @@ static bool begin_event(struct live_scripts *scripts, const char *event, struct 
     scripts->input.length = scripts->data.length = 0;
     kg_buf_str(&scripts->data, data);
     while ((process = next_listener(scripts)) != NULL)
-        if (send_event(scripts, process))
+        if (live_script_send_event(scripts, process))
             return true;
     return false;
 }
@@ -294,7 +297,7 @@ void live_scripts_transform(struct live_scripts *scripts, const char *event, str
 {
     struct live_work *work = scripts->work;
     scripts->check = check;
-    if (begin_event(scripts, event, data))
+    if (live_script_begin_event(scripts, event, data))
         live_await(work, scripts, withdraw_call, next);
     else
         next(work, NULL);
@@ -303,7 +306,7 @@ void live_scripts_transform(struct live_scripts *scripts, const char *event, str
 bool live_scripts_tell_aside(struct live_scripts *scripts, const char *event, struct kg_str data)
 {
     scripts->check = NULL;
-    return begin_event(scripts, event, data);
+    return live_script_begin_event(scripts, event, data);
 }
 
 void live_scripts_withdraw(struct live_scripts *scripts)

@@ -41,7 +41,7 @@ struct listing {
 };
 
 /* Labels are events, which only their content tells. */
-static bool is_label(const struct listing *listing, const struct state_entry *row)
+static bool script_session_is_label(const struct listing *listing, const struct state_entry *row)
 {
     kg_auto(kg_buf_free) struct kg_buf content = {0};
     struct kg_str event;
@@ -51,8 +51,8 @@ static bool is_label(const struct listing *listing, const struct state_entry *ro
 }
 
 /* As scripts call them; the first event is that the session began. */
-static const char *kind_of(struct listing *listing, enum session_kind kind,
-                           const struct state_entry *row)
+static const char *script_session_kind_of(struct listing *listing, enum session_kind kind,
+                                          const struct state_entry *row)
 {
     static const char *const kinds[SESSION_KIND_COUNT] = {
         [SESSION_MESSAGE] = "message",       [SESSION_TOOL_CALL] = "message",
@@ -63,7 +63,7 @@ static const char *kind_of(struct listing *listing, enum session_kind kind,
     };
     bool is_first = kind == SESSION_EVENT && !listing->begun;
     listing->begun |= is_first;
-    if (kind == SESSION_EVENT && !is_first && is_label(listing, row))
+    if (kind == SESSION_EVENT && !is_first && script_session_is_label(listing, row))
         return "label";
     return is_first ? "header" : kinds[kind];
 }
@@ -75,7 +75,7 @@ static const char *role_of(enum session_kind kind, const char *role)
                                        : role;
 }
 
-static bool put_entry(void *data, const struct state_entry *row)
+static bool script_session_put_entry(void *data, const struct state_entry *row)
 {
     struct listing *listing = data;
     struct kg_json_writer *json = &listing->writer;
@@ -83,7 +83,7 @@ static bool put_entry(void *data, const struct state_entry *row)
     if (!session_kind_find(kg_str(row->kind), &kind) ||
         (kind == SESSION_INJECTION && !listing->begun))
         return true; /* what was there before anything began is no place to go to */
-    const char *word = kind_of(listing, kind, row);
+    const char *word = script_session_kind_of(listing, kind, row);
     kg_json_begin(json, '{');
     kg_json_named_text(json, "id", row->id);
     kg_json_named_text(json, "kind", word);
@@ -94,7 +94,8 @@ static bool put_entry(void *data, const struct state_entry *row)
     return true;
 }
 
-static int run_listing(struct session_job *job, struct state *state, struct kg_err *err)
+static int script_session_run_listing(struct session_job *job, struct state *state,
+                                      struct kg_err *err)
 {
     struct listing *listing = KG_CONTAINER(job, struct listing, job);
     kg_auto(session_clear) struct session session = {0};
@@ -113,13 +114,13 @@ static int run_listing(struct session_job *job, struct state *state, struct kg_e
     listing->writer = kg_json_writer(&listing->json);
     kg_json_begin(&listing->writer, '{');
     kg_json_named_begin(&listing->writer, "entries", '[');
-    result = state_entries(state, &query, put_entry, listing, err);
+    result = state_entries(state, &query, script_session_put_entry, listing, err);
     kg_json_end(&listing->writer, ']');
     kg_json_end(&listing->writer, '}');
     return result;
 }
 
-static void on_listed(struct session_job *job, const struct kg_err *err_or_null)
+static void script_session_on_listed(struct session_job *job, const struct kg_err *err_or_null)
 {
     struct listing *listing = KG_CONTAINER(job, struct listing, job);
     if (err_or_null != NULL)
@@ -140,7 +141,7 @@ static void serve_reading(struct host_script_request *request, struct sessions *
     listing->request = request;
     listing->id = kg_strdup(host_script_whom(request)->id);
     listing->job.run = run;
-    listing->job.done = on_listed;
+    listing->job.done = script_session_on_listed;
     session_store_read(sessions->store, &listing->job);
 }
 
@@ -148,10 +149,10 @@ static void serve_entries(struct host_script_request *request, const struct kg_n
                           void *data)
 {
     (void)params;
-    serve_reading(request, data, run_listing);
+    serve_reading(request, data, script_session_run_listing);
 }
 
-static void put_session(struct kg_json_writer *json, const struct session *session)
+static void script_session_put_session(struct kg_json_writer *json, const struct session *session)
 {
     kg_json_begin(json, '{');
     kg_json_named_str(json, "id",
@@ -176,7 +177,7 @@ static int run_sessions(struct session_job *job, struct state *state, struct kg_
     kg_json_named_begin(&json, "sessions", '[');
     for (size_t i = 0; result == 0 && i < list.count; i++)
         if (strcmp(list.items[i].operator_id, own.operator_id) == 0)
-            put_session(&json, &list.items[i]);
+            script_session_put_session(&json, &list.items[i]);
     kg_json_end(&json, ']');
     kg_json_end(&json, '}');
     return result;
@@ -211,7 +212,7 @@ static void serve_config(struct host_script_request *request, const struct kg_no
     host_script_reply(request, kg_buf_view(&result));
 }
 
-static void put_usage(struct kg_json_writer *json, const struct live_session *live)
+static void script_session_put_usage(struct kg_json_writer *json, const struct live_session *live)
 {
     const struct live_usage *usage = &live->usage;
     struct live_agent agent;
@@ -239,7 +240,7 @@ static void serve_usage(struct host_script_request *request, const struct kg_nod
     kg_json_begin(&json, '{');
     if (live->usage.model != NULL) {
         kg_json_named_begin(&json, "usage", '{');
-        put_usage(&json, live);
+        script_session_put_usage(&json, live);
         kg_json_end(&json, '}');
     }
     kg_json_end(&json, '}');
@@ -297,14 +298,14 @@ static void serve_label(struct host_script_request *request, const struct kg_nod
     live_wish_add(request, live, wish);
 }
 
-static void serve_fork(struct host_script_request *request, const struct kg_node *params,
-                       void *data)
+static void script_session_serve_fork(struct host_script_request *request,
+                                      const struct kg_node *params, void *data)
 {
     add_wish(request, params, data, LIVE_WISH_FORK);
 }
 
-static void serve_compact(struct host_script_request *request, const struct kg_node *params,
-                          void *data)
+static void script_session_serve_compact(struct host_script_request *request,
+                                         const struct kg_node *params, void *data)
 {
     add_wish(request, params, data, LIVE_WISH_COMPACT);
 }
@@ -326,8 +327,8 @@ void live_wanted_free(struct live_wanted *wanted)
     free(wanted);
 }
 
-static void want(struct host_script_request *request, const struct kg_node *params, void *data,
-                 enum session_act act, bool files)
+static void script_session_want(struct host_script_request *request, const struct kg_node *params,
+                                void *data, enum session_act act, bool files)
 {
     struct live_session *live = session_of(data, request);
     if (live == NULL)
@@ -347,16 +348,17 @@ static void want(struct host_script_request *request, const struct kg_node *para
 static void serve_fork_to(struct host_script_request *request, const struct kg_node *params,
                           void *data)
 {
-    want(request, params, data, SESSION_MOVE_FORK, false);
+    script_session_want(request, params, data, SESSION_MOVE_FORK, false);
 }
 
 static void serve_switch(struct host_script_request *request, const struct kg_node *params,
                          void *data)
 {
-    want(request, params, data, SESSION_MOVE_SWITCH, false);
+    script_session_want(request, params, data, SESSION_MOVE_SWITCH, false);
 }
 
-static void on_answered(void *data, struct kg_str json, const struct kg_err *err_or_null)
+static void script_session_on_answered(void *data, struct kg_str json,
+                                       const struct kg_err *err_or_null)
 {
     if (err_or_null != NULL)
         host_script_fail(data, err_or_null);
@@ -365,11 +367,14 @@ static void on_answered(void *data, struct kg_str json, const struct kg_err *err
 }
 
 /* The session of the script, in the name of who uses it. */
-static struct sessions_request request_of(const struct live_session *live, struct host_asker *asker,
-                                          struct host_script_request *request)
+static struct sessions_request script_session_request_of(const struct live_session *live,
+                                                         struct host_asker *asker,
+                                                         struct host_script_request *request)
 {
-    return (struct sessions_request){
-        .asker = asker, .session = kg_str(live->id.text), .on_done = on_answered, .data = request};
+    return (struct sessions_request){.asker = asker,
+                                     .session = kg_str(live->id.text),
+                                     .on_done = script_session_on_answered,
+                                     .data = request};
 }
 
 static bool find_act(struct kg_str name, enum session_act *ret_act)
@@ -396,13 +401,13 @@ static void serve_rewind(struct host_script_request *request, const struct kg_no
     struct live_session *live =
         kg_node_is_true(params, "dry_run") ? session_of(data, request) : NULL;
     if (!kg_node_is_true(params, "dry_run")) {
-        want(request, params, data, act, true);
+        script_session_want(request, params, data, act, true);
         return;
     }
     if (live == NULL)
         return;
     kg_auto(host_asker_cleanup) struct host_asker *asker = host_asker_new(live->operator_id, NULL);
-    const struct sessions_request asked = request_of(live, asker, request);
+    const struct sessions_request asked = script_session_request_of(live, asker, request);
     const struct sessions_movement wanted = {
         .act = act, .target = kg_node_text(params, "target"), .dry_run = true};
     sessions_move(data, &asked, &wanted);
@@ -418,7 +423,7 @@ static void serve_snapshot(struct host_script_request *request, const struct kg_
     if (live == NULL)
         return;
     kg_auto(host_asker_cleanup) struct host_asker *asker = host_asker_new(live->operator_id, NULL);
-    const struct sessions_request asked = request_of(live, asker, request);
+    const struct sessions_request asked = script_session_request_of(live, asker, request);
     sessions_snapshot(data, &asked);
 }
 
@@ -430,7 +435,7 @@ static void serve_restore(struct host_script_request *request, const struct kg_n
     if (live == NULL)
         return;
     kg_auto(host_asker_cleanup) struct host_asker *asker = host_asker_new(live->operator_id, NULL);
-    const struct sessions_request asked = request_of(live, asker, request);
+    const struct sessions_request asked = script_session_request_of(live, asker, request);
     sessions_restore(data, &asked, id.data ? id : KG_STR(""), kg_node_is_true(params, "dry_run"));
 }
 
@@ -443,8 +448,8 @@ static const struct host_script_service services[] = {
     {"script.session.usage", "kage.context_usage", 0, serve_usage},
     {"script.session.append", "kage.session.append_entry", 0, serve_append},
     {"script.session.label", "kage.session.set_label", 0, serve_label},
-    {"script.session.fork", "kage.session.fork", 0, serve_fork},
-    {"script.session.compact", "kage.compact", 0, serve_compact},
+    {"script.session.fork", "kage.session.fork", 0, script_session_serve_fork},
+    {"script.session.compact", "kage.compact", 0, script_session_serve_compact},
     {"script.session.message", "kage.send_message", WRITES, serve_message},
     {"script.session.fork_to", "kage.session.fork_to", WRITES, serve_fork_to},
     {"script.session.switch", "kage.session.switch", WRITES, serve_switch},

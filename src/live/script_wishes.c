@@ -50,7 +50,7 @@ bool live_wisher_stands(const struct live_session *live, const struct live_wishe
 
 /* -- the list ---------------------------------------------------------------------------------- */
 
-static void wish_free(struct live_wish *wish)
+static void script_wishes_wish_free(struct live_wish *wish)
 {
     live_wisher_clear(&wish->wisher);
     kg_buf_free(&wish->text);
@@ -63,7 +63,7 @@ void live_wishes_free(struct live_session *live)
     while (live->wishes != NULL) {
         struct live_wish *wish = live->wishes;
         live->wishes = wish->next;
-        wish_free(wish);
+        script_wishes_wish_free(wish);
     }
 }
 
@@ -116,7 +116,7 @@ void live_wish_add(struct host_script_request *request, struct live_session *liv
     else
         check_rate(live, &err);
     if (err.code != KG_OK) {
-        wish_free(wish);
+        script_wishes_wish_free(wish);
         host_script_fail(request, &err);
         return;
     }
@@ -153,7 +153,7 @@ static void clear_writing(struct live_op *op)
 }
 
 /* On the store's thread: the label is of the one entry whose id begins so. */
-static int run_find(struct session_job *job, struct state *state, struct kg_err *err)
+static int script_wishes_run_find(struct session_job *job, struct state *state, struct kg_err *err)
 {
     struct writing *writing = KG_CONTAINER(job, struct writing, op.work.job);
     kg_auto(session_entries_clear) struct session_entries found = {0};
@@ -186,7 +186,7 @@ static void write_found(struct live_op *op)
 static void write_open(struct live_op *op)
 {
     if (writing_of(op)->target != NULL)
-        live_op_read(op, run_find, write_found);
+        live_op_read(op, script_wishes_run_find, write_found);
     else
         write_found(op);
 }
@@ -215,51 +215,53 @@ static void serve_writing(struct live_session *live, struct host_asker *asker,
 
 /* -- forks and compactions --------------------------------------------------------------------- */
 
-static void serve_fork(struct live_session *live, struct host_asker *asker, struct live_wish *wish)
+static void script_wishes_serve_fork(struct live_session *live, struct host_asker *asker,
+                                     struct live_wish *wish)
 {
     const struct sessions_request request = {
         .asker = asker, .session = kg_str(live->id.text), .on_done = on_served};
     sessions_fork(live->sessions, &request, kg_str(wish->target ? wish->target : ""));
 }
 
-static void on_compacted(void *data, const struct live_compacted *compacted_or_null,
-                         const struct kg_err *err_or_null)
+static void script_wishes_on_compacted(void *data, const struct live_compacted *compacted_or_null,
+                                       const struct kg_err *err_or_null)
 {
     (void)data, (void)compacted_or_null;
     on_served(NULL, KG_STR_NULL, err_or_null);
 }
 
-static void serve_compact(struct live_session *live, struct host_asker *asker,
-                          struct live_wish *wish)
+static void script_wishes_serve_compact(struct live_session *live, struct host_asker *asker,
+                                        struct live_wish *wish)
 {
     const struct live_compact compact = {
         .asker = asker,
         .agent = "primary",
         .trigger = "manual",
         .prompt = wish->text.length > 0 ? kg_buf_terminate(&wish->text) : NULL};
-    live_compact(live, &compact, on_compacted, NULL);
+    live_compact(live, &compact, script_wishes_on_compacted, NULL);
 }
 
 /* -- messages ---------------------------------------------------------------------------------- */
 
 /* Nobody reads such a turn as it runs; what is said in it is in the session. */
-static void on_refused(void *data, const struct kg_err *err)
+static void script_wishes_on_refused(void *data, const struct kg_err *err)
 {
     (void)data;
     kg_log(KG_WARN, "a turn that a script wanted did not begin: %s", err->message);
 }
 
-static void on_line(void *data, struct kg_str line)
+static void script_wishes_on_line(void *data, struct kg_str line)
 {
     (void)data, (void)line;
 }
 
-static void on_end(void *data)
+static void script_wishes_on_end(void *data)
 {
     (void)data;
 }
 
-const struct turn_ops live_script_turn_ops = {on_refused, on_line, on_end};
+const struct turn_ops live_script_turn_ops = {script_wishes_on_refused, script_wishes_on_line,
+                                              script_wishes_on_end};
 
 bool live_message_waits(const struct live_session *live)
 {
@@ -271,20 +273,21 @@ bool live_message_waits(const struct live_session *live)
 
 bool live_message_take(struct live_session *live, char **ret_plugin, struct kg_buf *ret_text)
 {
-    for (struct live_wish *wish; (wish = wish_take(live, true)) != NULL; wish_free(wish)) {
+    for (struct live_wish *wish; (wish = wish_take(live, true)) != NULL;
+         script_wishes_wish_free(wish)) {
         if (!live_wisher_stands(live, &wish->wisher, "a message"))
             continue;
         *ret_plugin = kg_steal(&wish->wisher.plugin);
         kg_buf_free(ret_text);
         *ret_text = wish->text;
         wish->text = (struct kg_buf){0};
-        wish_free(wish);
+        script_wishes_wish_free(wish);
         return true;
     }
     return false;
 }
 
-static void begin_turn(struct live_session *live, struct host_asker *asker)
+static void script_wishes_begin_turn(struct live_session *live, struct host_asker *asker)
 {
     kg_auto(kg_buf_free) struct kg_buf text = {0};
     kg_auto(kg_free) char *plugin = NULL;
@@ -305,7 +308,7 @@ static void begin_turn(struct live_session *live, struct host_asker *asker)
     if (turn_start(live->sessions, &request, kg_buf_view(&text),
                    host_config(live->sessions->host)->sessions_steps_max, &live_script_turn_ops,
                    NULL, &err) == NULL)
-        on_refused(NULL, &err);
+        script_wishes_on_refused(NULL, &err);
 }
 
 void live_script_turn_ended(struct live_session *live, bool well)
@@ -322,8 +325,8 @@ static const struct {
 } kinds[] = {
     [LIVE_WISH_ENTRY] = {"an entry", serve_writing},
     [LIVE_WISH_LABEL] = {"a label", serve_writing},
-    [LIVE_WISH_FORK] = {"a fork", serve_fork},
-    [LIVE_WISH_COMPACT] = {"a compaction", serve_compact},
+    [LIVE_WISH_FORK] = {"a fork", script_wishes_serve_fork},
+    [LIVE_WISH_COMPACT] = {"a compaction", script_wishes_serve_compact},
 };
 
 void live_serve_wishes(struct live_session *live)
@@ -334,7 +337,7 @@ void live_serve_wishes(struct live_session *live)
         (live->wishes == NULL && live->wanted == NULL))
         return;
     asker = host_asker_new(live->operator_id, NULL);
-    for (; (wish = wish_take(live, false)) != NULL; wish_free(wish))
+    for (; (wish = wish_take(live, false)) != NULL; script_wishes_wish_free(wish))
         if (live_wisher_stands(live, &wish->wisher, kinds[wish->kind].name))
             kinds[wish->kind].serve(live, asker, wish);
     if (live->commands > 0)
@@ -342,5 +345,5 @@ void live_serve_wishes(struct live_session *live)
     if (live->wanted != NULL)
         live_move_if_wanted(live); /* and messages behind it */
     else
-        begin_turn(live, asker);
+        script_wishes_begin_turn(live, asker);
 }

@@ -38,7 +38,7 @@ void live_snapshot_put_changes(const struct live_snapshot *snapshot, struct kg_j
 
 /* -- which there are, on the store's thread ---------------------------------------------------- */
 
-static void take_row(void *data, const struct state_snapshot *row)
+static void live_snapshot_take_row(void *data, const struct state_snapshot *row)
 {
     struct live_snapshot *found = data;
     if (found->id.text[0] != '\0')
@@ -54,7 +54,7 @@ int live_snapshot_find(struct state *state, const char *session, const char *ent
 {
     const struct state_snapshot_query query = {
         .session = session, .entry = entry_or_null, .id = id_or_null, .limit = 1};
-    return state_snapshots(state, &query, take_row, ret_found, err);
+    return state_snapshots(state, &query, live_snapshot_take_row, ret_found, err);
 }
 
 /* Those past the bound. */
@@ -76,7 +76,7 @@ static bool see_entry(void *data, const struct state_entry *row)
     return false;
 }
 
-static int run_look(struct session_job *job, struct state *state, struct kg_err *err)
+static int live_snapshot_run_look(struct session_job *job, struct state *state, struct kg_err *err)
 {
     struct live_work *work = KG_CONTAINER(job, struct live_work, job);
     struct live_snapshot *snapshot = work->snapshot;
@@ -113,7 +113,7 @@ int live_snapshot_keep(struct state *state, const char *session,
     return result;
 }
 
-static int run_keep(struct session_job *job, struct state *state, struct kg_err *err)
+static int live_snapshot_run_keep(struct session_job *job, struct state *state, struct kg_err *err)
 {
     struct live_work *work = KG_CONTAINER(job, struct live_work, job);
     return live_snapshot_keep(state, work->live->id.text, work->snapshot, err);
@@ -121,7 +121,8 @@ static int run_keep(struct session_job *job, struct state *state, struct kg_err 
 
 /* -- the work ---------------------------------------------------------------------------------- */
 
-static void on_done(void *data, const struct snapshot_result *result, const struct kg_err *err)
+static void live_snapshot_on_done(void *data, const struct snapshot_result *result,
+                                  const struct kg_err *err)
 {
     struct live_snapshot *snapshot = data;
     snapshot->run = NULL;
@@ -140,13 +141,13 @@ static void on_done(void *data, const struct snapshot_result *result, const stru
     live_arrived(snapshot->work, err);
 }
 
-static void withdraw(void *data)
+static void live_snapshot_withdraw(void *data)
 {
     struct live_snapshot *snapshot = data;
     snapshot_cancel(kg_steal(&snapshot->run));
 }
 
-static int start(struct live_snapshot *snapshot, struct kg_err *err)
+static int live_snapshot_start(struct live_snapshot *snapshot, struct kg_err *err)
 {
     struct live_work *work = snapshot->work;
     struct host *host = work->sessions->host;
@@ -168,11 +169,11 @@ static int start(struct live_snapshot *snapshot, struct kg_err *err)
         .tree = snapshot->target ? snapshot->target->tree : NULL,
         .dropped = snapshot->act == SNAPSHOT_TAKE ? snapshot->dropped : NULL,
     };
-    snapshot->run = snapshot_start(&place, &wanted, on_done, snapshot, err);
+    snapshot->run = snapshot_start(&place, &wanted, live_snapshot_on_done, snapshot, err);
     return snapshot->run != NULL ? 0 : -EIO;
 }
 
-static void on_looked(struct live_work *work, const struct kg_err *err_or_null)
+static void live_snapshot_on_looked(struct live_work *work, const struct kg_err *err_or_null)
 {
     struct live_snapshot *snapshot = work->snapshot;
     struct kg_err err = {0};
@@ -180,12 +181,12 @@ static void on_looked(struct live_work *work, const struct kg_err *err_or_null)
         live_fail_stopping(&err);
         err_or_null = &err;
     }
-    if (err_or_null == NULL && start(snapshot, &err) < 0)
+    if (err_or_null == NULL && live_snapshot_start(snapshot, &err) < 0)
         err_or_null = &err;
     if (err_or_null != NULL)
         live_later(work, err_or_null, snapshot->next);
     else
-        live_await(work, snapshot, withdraw, snapshot->next);
+        live_await(work, snapshot, live_snapshot_withdraw, snapshot->next);
 }
 
 void live_snapshot_make(struct live_snapshot *snapshot, struct live_work *work,
@@ -202,12 +203,12 @@ void live_snapshot_make(struct live_snapshot *snapshot, struct live_work *work,
     snapshot->folder = kg_strdup(work->live->workdir);
     snapshot->most = host_config(work->sessions->host)->limits_snapshots;
     work->snapshot = snapshot;
-    live_read(work, run_look, on_looked);
+    live_read(work, live_snapshot_run_look, live_snapshot_on_looked);
 }
 
 /* -- before a turn ----------------------------------------------------------------------------- */
 
-static void on_kept(struct live_work *work, const struct kg_err *err_or_null)
+static void live_snapshot_on_kept(struct live_work *work, const struct kg_err *err_or_null)
 {
     struct live_snapshot *snapshot = work->snapshot;
     live_next_fn *next = snapshot->after;
@@ -217,16 +218,16 @@ static void on_kept(struct live_work *work, const struct kg_err *err_or_null)
     next(work, NULL);
 }
 
-static void on_taken(struct live_work *work, const struct kg_err *err_or_null)
+static void live_snapshot_on_taken(struct live_work *work, const struct kg_err *err_or_null)
 {
     if (err_or_null != NULL)
-        on_kept(work, err_or_null);
+        live_snapshot_on_kept(work, err_or_null);
     else
-        live_write(work, run_keep, on_kept);
+        live_write(work, live_snapshot_run_keep, live_snapshot_on_kept);
 }
 
 void live_snapshot_take(struct live_snapshot *snapshot, struct live_work *work, live_next_fn *next)
 {
-    live_snapshot_make(snapshot, work, SNAPSHOT_TAKE, NULL, on_taken);
+    live_snapshot_make(snapshot, work, SNAPSHOT_TAKE, NULL, live_snapshot_on_taken);
     snapshot->after = next;
 }

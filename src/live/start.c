@@ -16,7 +16,7 @@ struct starting {
     size_t count;   /* of injections */
 };
 
-static void end(struct live_work *work, const struct kg_err *err_or_null)
+static void live_start_end(struct live_work *work, const struct kg_err *err_or_null)
 {
     struct starting *starting = KG_CONTAINER(work, struct starting, work);
     struct live_session *live = work->live;
@@ -33,7 +33,7 @@ static void end(struct live_work *work, const struct kg_err *err_or_null)
 
 /* -- what plugins inject ----------------------------------------------------------------------- */
 
-static void on_recorded(struct live_work *work, const struct kg_err *err_or_null)
+static void live_start_on_recorded(struct live_work *work, const struct kg_err *err_or_null)
 {
     const struct live_session *live = work->live;
     if (err_or_null == NULL)
@@ -41,7 +41,7 @@ static void on_recorded(struct live_work *work, const struct kg_err *err_or_null
                    kg_str(work->asker->request_id), AUDIT_V_TEXT(live->id.text),
                    AUDIT_V_TEXT(live->project_id), AUDIT_V_INT((int64_t)work->draft_count - 1),
                    AUDIT_V_TEXT(work->asker->operator_id));
-    end(work, err_or_null);
+    live_start_end(work, err_or_null);
 }
 
 static void add_injection(struct starting *starting, const struct projects_hook_answer *answer)
@@ -58,11 +58,11 @@ static void add_injection(struct starting *starting, const struct projects_hook_
                                                   .first = true};
 }
 
-static void on_hooks(struct live_work *work, const struct kg_err *err_or_null)
+static void live_start_on_hooks(struct live_work *work, const struct kg_err *err_or_null)
 {
     struct starting *starting = KG_CONTAINER(work, struct starting, work);
     if (err_or_null != NULL) {
-        end(work, err_or_null);
+        live_start_end(work, err_or_null);
         return;
     }
     size_t most = work->answer_count < SESSION_APPEND_MAX ? work->answer_count : SESSION_APPEND_MAX;
@@ -80,12 +80,12 @@ static void on_hooks(struct live_work *work, const struct kg_err *err_or_null)
                                .kind = SESSION_EVENT,
                                .role = SESSION_SYSTEM,
                                .content = KG_STR("{\"event\":\"started\"}")};
-    live_append(work, starting->drafts, starting->count + 1, NULL, on_recorded);
+    live_append(work, starting->drafts, starting->count + 1, NULL, live_start_on_recorded);
 }
 
 /* -- when the plugins run ---------------------------------------------------------------------- */
 
-static void withdraw(void *settling)
+static void live_start_withdraw(void *settling)
 {
     projects_settling_withdraw(settling);
 }
@@ -94,17 +94,17 @@ static void on_plugins(struct live_work *work, const struct kg_err *err_or_null)
 {
     const struct projects_hook_fire fire = {.hook = MANIFEST_ON_SESSION_START};
     if (err_or_null != NULL)
-        end(work, err_or_null);
+        live_start_end(work, err_or_null);
     else
-        live_fire(work, &fire, on_hooks);
+        live_fire(work, &fire, live_start_on_hooks);
 }
 
-static void on_settled(struct kg_wait *wait, const struct kg_err *err_or_null)
+static void live_start_on_settled(struct kg_wait *wait, const struct kg_err *err_or_null)
 {
     live_arrived(&KG_CONTAINER(wait, struct starting, settling.wait)->work, err_or_null);
 }
 
-static void begin(struct live_session *live, struct host_asker *asker)
+static void live_start_begin(struct live_session *live, struct host_asker *asker)
 {
     struct starting *starting = kg_alloc(sizeof(*starting));
     live->start = LIVE_STARTING;
@@ -112,14 +112,14 @@ static void begin(struct live_session *live, struct host_asker *asker)
     starting->work.live = live;
     live_work_begin(&starting->work, live->sessions, asker);
     live_work_for(&starting->work, "primary");
-    live_await(&starting->work, &starting->settling, withdraw, on_plugins);
+    live_await(&starting->work, &starting->settling, live_start_withdraw, on_plugins);
     projects_when_settled(live->sessions->host, live->project_id, NULL, &starting->settling,
-                          on_settled);
+                          live_start_on_settled);
 }
 
 /* -- asking for it ----------------------------------------------------------------------------- */
 
-static int check(struct live_session *live, struct kg_err *err)
+static int live_start_check(struct live_session *live, struct kg_err *err)
 {
     if (live->sessions->stopping)
         return live_fail_stopping(err);
@@ -132,7 +132,7 @@ void live_start(struct live_work *work, live_next_fn *next)
 {
     struct live_session *live = work->live;
     struct kg_err err = {0};
-    if (check(live, &err) < 0) {
+    if (live_start_check(live, &err) < 0) {
         next(work, &err);
         return;
     }
@@ -146,5 +146,5 @@ void live_start(struct live_work *work, live_next_fn *next)
     }
     live_wait(work, &live->starting, next);
     if (live->start == LIVE_NOT_STARTED)
-        begin(live, work->asker);
+        live_start_begin(live, work->asker);
 }

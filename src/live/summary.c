@@ -14,7 +14,7 @@
 #define QUESTION_MAX    ((size_t)8 << 20)
 
 /* What is too long is cut; the model had been told how much it may say. */
-static void on_event(void *data, const struct model_event *event)
+static void summary_on_event(void *data, const struct model_event *event)
 {
     struct live_summary *summary = data;
     if (event->kind == MODEL_TEXT && summary->text.length < SESSION_SUMMARY_MAX)
@@ -22,8 +22,8 @@ static void on_event(void *data, const struct model_event *event)
 }
 
 /* Without answer or with an empty one there is no summary. */
-static int check_end(const struct live_summary *summary, const struct model_end *end,
-                     struct kg_err *err)
+static int summary_check_end(const struct live_summary *summary, const struct model_end *end,
+                             struct kg_err *err)
 {
     if (end->failure != MODEL_OK) {
         *err = end->err;
@@ -36,12 +36,12 @@ static int check_end(const struct live_summary *summary, const struct model_end 
     return 0;
 }
 
-static void on_done(void *data, const struct model_end *model_end)
+static void summary_on_done(void *data, const struct model_end *model_end)
 {
     struct live_summary *summary = data;
     struct kg_buf safe = {0};
     struct kg_err err = {0};
-    if (check_end(summary, model_end, &err) < 0) {
+    if (summary_check_end(summary, model_end, &err) < 0) {
         live_arrived(summary->work, &err);
         return;
     }
@@ -60,8 +60,9 @@ static int64_t smaller(int64_t a, int64_t b)
 }
 
 /* Which model sums up, and how many bytes it is given. */
-static int find_model(const struct live_summary *summary, const struct local_model **ret_model,
-                      size_t *ret_bytes, struct kg_err *err)
+static int summary_find_model(const struct live_summary *summary,
+                              const struct local_model **ret_model, size_t *ret_bytes,
+                              struct kg_err *err)
 {
     const struct host_asker *asker = summary->work->asker;
     const struct sessions *sessions = summary->work->sessions;
@@ -77,19 +78,20 @@ static int find_model(const struct live_summary *summary, const struct local_mod
     return 0;
 }
 
-static void withdraw(void *call)
+static void summary_withdraw(void *call)
 {
     models_cancel(call);
 }
 
-static int ask(struct live_summary *summary, struct models_call **ret_call, struct kg_err *err)
+static int summary_ask(struct live_summary *summary, struct models_call **ret_call,
+                       struct kg_err *err)
 {
-    static const struct model_ops ops = {.on_event = on_event, .on_done = on_done};
+    static const struct model_ops ops = {.on_event = summary_on_event, .on_done = summary_on_done};
     kg_auto(kg_buf_free) struct kg_buf system = {0};
     struct sessions *sessions = summary->work->sessions;
     const struct local_model *model;
     size_t bytes;
-    if (find_model(summary, &model, &bytes, err) < 0)
+    if (summary_find_model(summary, &model, &bytes, err) < 0)
         return -EINVAL;
     kg_buf_text(&system, summary->instruction);
     if (summary->prompt != NULL)
@@ -122,7 +124,7 @@ static int check_prepared(struct live_scripts *scripts, const struct kg_node *va
     return 0;
 }
 
-static void replace(char **text, struct kg_str with)
+static void summary_replace(char **text, struct kg_str with)
 {
     if (with.data == NULL)
         return;
@@ -139,24 +141,24 @@ static bool take_prepared(struct live_summary *summary)
     if (doc == NULL)
         return false;
     struct kg_str text = kg_node_text(doc->root, "summary");
-    replace(&summary->prompt, kg_node_text(doc->root, "prompt"));
-    replace(&summary->instruction, kg_node_text(doc->root, "instruction"));
+    summary_replace(&summary->prompt, kg_node_text(doc->root, "prompt"));
+    summary_replace(&summary->instruction, kg_node_text(doc->root, "instruction"));
     if (text.length > 0)
         session_defuse(text, &summary->text);
     return text.length > 0;
 }
 
-static void on_prepared(struct live_work *work, const struct kg_err *err_or_null)
+static void summary_on_prepared(struct live_work *work, const struct kg_err *err_or_null)
 {
     struct live_summary *summary = work->summary;
     struct models_call *call;
     struct kg_err err = {0};
     if (err_or_null != NULL || take_prepared(summary))
         summary->next(work, err_or_null);
-    else if (ask(summary, &call, &err) < 0)
+    else if (summary_ask(summary, &call, &err) < 0)
         summary->next(work, &err);
     else
-        live_await(work, call, withdraw, summary->next);
+        live_await(work, call, summary_withdraw, summary->next);
 }
 
 static void put_prepared(struct live_summary *summary, const struct session_compaction *compaction,
@@ -200,7 +202,7 @@ void live_summarize(struct live_summary *summary, struct live_work *work,
     summary->instruction = kg_strdup(session_summary_prompt);
     summary->prompt = prompt_or_null ? kg_strdup(prompt_or_null) : NULL;
     work->summary = summary;
-    if (find_model(summary, &model, &bytes, &err) < 0) {
+    if (summary_find_model(summary, &model, &bytes, &err) < 0) {
         next(work, &err);
         return;
     }
@@ -208,10 +210,10 @@ void live_summarize(struct live_summary *summary, struct live_work *work,
     bool told = strcmp(work->asker->agent_path, "primary") == 0 &&
                 live_scripts_hear(&summary->scripts, "compact_prepare");
     if (!told) {
-        on_prepared(work, NULL);
+        summary_on_prepared(work, NULL);
         return;
     }
     put_prepared(summary, compaction, model);
     live_scripts_transform(&summary->scripts, "compact_prepare", kg_buf_view(&summary->told),
-                           check_prepared, on_prepared);
+                           check_prepared, summary_on_prepared);
 }

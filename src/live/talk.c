@@ -34,7 +34,8 @@ static void clear_saying(struct live_op *op)
 }
 
 /* The text of a member that is a string; NULL if it is absent. Owned. */
-static int member_text(struct kg_str object, const char *key, char **ret_text, struct kg_err *err)
+static int live_talk_member_text(struct kg_str object, const char *key, char **ret_text,
+                                 struct kg_err *err)
 {
     struct kg_str value;
     if (!kg_json_member(object, key, &value) || kg_str_is(value, "null"))
@@ -50,7 +51,7 @@ static int member_text(struct kg_str object, const char *key, char **ret_text, s
 static int read_kind(struct kg_str item, enum session_kind *ret_kind, struct kg_err *err)
 {
     kg_auto(kg_free) char *name = NULL;
-    int result = member_text(item, "kind", &name, err);
+    int result = live_talk_member_text(item, "kind", &name, err);
     if (result < 0)
         return result;
     *ret_kind = SESSION_MESSAGE;
@@ -64,7 +65,7 @@ static int read_role(struct kg_str item, enum session_kind kind, enum session_ro
                      struct kg_err *err)
 {
     kg_auto(kg_free) char *name = NULL;
-    int result = member_text(item, "role", &name, err);
+    int result = live_talk_member_text(item, "role", &name, err);
     if (result < 0)
         return result;
     *ret_role = kind == SESSION_TOOL_CALL ? SESSION_ASSISTANT : SESSION_TOOL;
@@ -83,7 +84,7 @@ static int read_message(struct saying *saying, struct kg_str item, struct kg_err
     if (result == 0)
         result = read_role(item, draft.kind, &draft.role, err);
     if (result == 0)
-        result = member_text(item, "parent", &parent, err);
+        result = live_talk_member_text(item, "parent", &parent, err);
     if (result < 0)
         return result;
     kg_json_member(item, "content", &draft.content);
@@ -110,12 +111,12 @@ static int read_messages(struct saying *saying, struct kg_str array, struct kg_e
 static int read_saying(struct saying *saying, struct kg_err *err)
 {
     struct kg_str body = kg_buf_view(&saying->body), messages = KG_STR("[]");
-    int result = member_text(body, "agent", &saying->agent, err);
+    int result = live_talk_member_text(body, "agent", &saying->agent, err);
     kg_json_member(body, "messages", &messages);
     return result < 0 ? result : read_messages(saying, messages, err);
 }
 
-static void on_said(struct live_op *op)
+static void live_talk_on_said(struct live_op *op)
 {
     struct kg_json_writer json = kg_json_writer(&op->json);
     const struct session_added *added = op->work.added;
@@ -138,7 +139,8 @@ static void on_said(struct live_op *op)
 static void say_started(struct live_op *op)
 {
     struct saying *saying = KG_CONTAINER(op, struct saying, op);
-    live_append(&op->work, saying->drafts, saying->count, NULL, live_op_then(op, on_said));
+    live_append(&op->work, saying->drafts, saying->count, NULL,
+                live_op_then(op, live_talk_on_said));
 }
 
 static void say_open(struct live_op *op)
@@ -299,8 +301,8 @@ void sessions_tool_cancel(struct sessions_use *using)
 
 /* -- idle -------------------------------------------------------------------------------------- */
 
-static void on_idle(void *data, const struct projects_hook_answer *answers, size_t count,
-                    const struct kg_err *err_or_null)
+static void live_talk_on_idle(void *data, const struct projects_hook_answer *answers, size_t count,
+                              const struct kg_err *err_or_null)
 {
     struct live_op *op = data;
     if (err_or_null != NULL) {
@@ -327,7 +329,7 @@ static void on_idle(void *data, const struct projects_hook_answer *answers, size
 static void idle_open(struct live_op *op)
 {
     struct kg_err err;
-    if (live_idle(op->work.live, "request", op->work.asker, on_idle, op, &err) < 0)
+    if (live_idle(op->work.live, "request", op->work.asker, live_talk_on_idle, op, &err) < 0)
         live_op_fail(op, &err);
 }
 
@@ -353,8 +355,8 @@ static void clear_compacting(struct live_op *op)
     free(compacting->strategy);
 }
 
-static void on_compacted(void *data, const struct live_compacted *compacted_or_null,
-                         const struct kg_err *err_or_null)
+static void live_talk_on_compacted(void *data, const struct live_compacted *compacted_or_null,
+                                   const struct kg_err *err_or_null)
 {
     struct live_op *op = data;
     struct kg_json_writer json = kg_json_writer(&op->json);
@@ -398,7 +400,7 @@ static void compact_open(struct live_op *op)
         .strategy = compacting->strategy ? &strategy : NULL,
         .keep_recent = compacting->keep_recent >= 0 ? &keep_recent : NULL,
     };
-    live_compact(op->work.live, &compact, on_compacted, op);
+    live_compact(op->work.live, &compact, live_talk_on_compacted, op);
 }
 
 void sessions_compact(struct sessions *sessions, const struct sessions_request *request,

@@ -23,10 +23,10 @@ struct kg_str live_tool_result(const struct live_tool *tool)
 
 /* -- the result -------------------------------------------------------------------------------- */
 
-static void record(struct live_tool *tool);
+static void live_tool_record(struct live_tool *tool);
 
 /* `{"result":...` or `{"error":...`, to be closed. */
-static void put_result(struct live_tool *tool, struct kg_str json)
+static void live_tool_put_result(struct live_tool *tool, struct kg_str json)
 {
     tool->content.length = 0;
     kg_buf_text(&tool->content, tool->is_error ? "{\"error\":" : "{\"result\":");
@@ -40,14 +40,14 @@ static void set_words(struct live_tool *tool, const char *words)
     kg_auto(kg_buf_free) struct kg_buf json = {0};
     kg_json_put_string(&json, kg_str(words));
     tool->is_error = true;
-    put_result(tool, kg_buf_view(&json));
+    live_tool_put_result(tool, kg_buf_view(&json));
     if (tool->blocked)
         kg_buf_text(&tool->content, ",\"blocked\":true");
     kg_buf_char(&tool->content, '}');
 }
 
 /* What a plugin returned may be too deep, or too large, to be kept; words can be. */
-static void on_recorded(struct live_work *work, const struct kg_err *err_or_null)
+static void live_tool_on_recorded(struct live_work *work, const struct kg_err *err_or_null)
 {
     struct live_tool *tool = work->tool;
     if (err_or_null == NULL || tool->is_error) {
@@ -57,10 +57,10 @@ static void on_recorded(struct live_work *work, const struct kg_err *err_or_null
     kg_auto(kg_free) char *words =
         kg_format("The tool's result cannot be used: %s", err_or_null->message);
     set_words(tool, words);
-    record(tool);
+    live_tool_record(tool);
 }
 
-static void record(struct live_tool *tool)
+static void live_tool_record(struct live_tool *tool)
 {
     tool->draft = (struct session_draft){
         .agent = tool->work->asker->agent_path,
@@ -70,10 +70,10 @@ static void record(struct live_tool *tool)
         .parent = tool->call.text,
         .content = kg_buf_view(&tool->content),
     };
-    live_append(tool->work, &tool->draft, 1, tool->on_added, on_recorded);
+    live_append(tool->work, &tool->draft, 1, tool->on_added, live_tool_on_recorded);
 }
 
-static void fail(struct live_tool *tool, const struct kg_err *err)
+static void live_tool_fail(struct live_tool *tool, const struct kg_err *err)
 {
     /* Whoever made a name up can do better with those that there are; what was refused to the
      * plugin is for the operator to allow. */
@@ -83,23 +83,23 @@ static void fail(struct live_tool *tool, const struct kg_err *err)
         kg_format("%s%.*s%s%.*s", tool->blocked ? "[BLOCKED] " : "", WORDS_MAX, err->message,
                   hints ? "; " : "", WORDS_MAX, hints ? err->hint : "");
     set_words(tool, words);
-    record(tool);
+    live_tool_record(tool);
 }
 
 /* -- the call ---------------------------------------------------------------------------------- */
 
-static void withdraw(void *call)
+static void live_tool_withdraw(void *call)
 {
     projects_tool_cancel(call);
 }
 
-static void on_called(struct live_work *work, const struct kg_err *err_or_null)
+static void live_tool_on_called(struct live_work *work, const struct kg_err *err_or_null)
 {
     work->tool->calling = false;
     if (err_or_null != NULL)
-        fail(work->tool, err_or_null);
+        live_tool_fail(work->tool, err_or_null);
     else
-        record(work->tool);
+        live_tool_record(work->tool);
 }
 
 void live_tool_cancel(struct live_tool *tool, const struct kg_err *why)
@@ -107,7 +107,7 @@ void live_tool_cancel(struct live_tool *tool, const struct kg_err *why)
     if (!tool->calling || !live_withdraw(tool->work))
         return;
     tool->calling = false;
-    fail(tool, why);
+    live_tool_fail(tool, why);
 }
 
 static void on_reply(void *data, const struct projects_tool_reply *reply)
@@ -118,13 +118,13 @@ static void on_reply(void *data, const struct projects_tool_reply *reply)
     tool->blocked = reply->blocked;
     tool->names_grant = reply->names_grant;
     if (!failed) {
-        put_result(tool, reply->result);
+        live_tool_put_result(tool, reply->result);
         kg_buf_char(&tool->content, '}');
     }
     live_arrived(tool->work, failed ? &reply->error : NULL);
 }
 
-static void on_progress(void *data, struct kg_str params)
+static void live_tool_on_progress(void *data, struct kg_str params)
 {
     struct live_tool *tool = data;
     if (tool->on_progress != NULL)
@@ -136,9 +136,9 @@ void live_tool_answer(struct live_tool *tool, struct kg_str json, live_next_fn *
     tool->work->tool = tool;
     tool->on_added = NULL;
     tool->next = next;
-    put_result(tool, json);
+    live_tool_put_result(tool, json);
     kg_buf_char(&tool->content, '}');
-    record(tool);
+    live_tool_record(tool);
 }
 
 void live_tool_call(struct live_tool *tool, const struct kg_err *problem_or_null,
@@ -151,7 +151,7 @@ void live_tool_call(struct live_tool *tool, const struct kg_err *problem_or_null
         .tool = tool->name,
         .arguments = tool->arguments,
         .on_done = on_reply,
-        .on_progress = on_progress,
+        .on_progress = live_tool_on_progress,
         .asked = &live_asked_ops,
         .data = tool,
     };
@@ -165,7 +165,8 @@ void live_tool_call(struct live_tool *tool, const struct kg_err *problem_or_null
     }
     tool->calling = problem_or_null == NULL;
     if (problem_or_null != NULL)
-        fail(tool, problem_or_null);
+        live_tool_fail(tool, problem_or_null);
     else
-        live_await(work, projects_tool_call(host, &request), withdraw, on_called);
+        live_await(work, projects_tool_call(host, &request), live_tool_withdraw,
+                   live_tool_on_called);
 }

@@ -25,10 +25,10 @@ const char *const turn_stop_names[] = {
     [TURN_OTHER] = "other",
 };
 
-static void step(struct turn *turn);
+static void turn_step(struct turn *turn);
 static void make_next_call(struct turn *turn);
 
-static struct turn *turn_of(struct live_work *work)
+static struct turn *live_turn_of(struct live_work *work)
 {
     return KG_CONTAINER(work, struct turn, work);
 }
@@ -69,7 +69,7 @@ static void turn_free(struct turn *turn)
     free(turn);
 }
 
-static void refuse(struct turn *turn, const struct kg_err *why)
+static void turn_refuse(struct turn *turn, const struct kg_err *why)
 {
     const struct turn_ops *ops = turn->ops;
     void *data = turn->data;
@@ -107,14 +107,14 @@ static void wrap_up(struct turn *turn)
 static void on_end_heard(struct live_work *work, const struct kg_err *err_or_null)
 {
     (void)err_or_null;
-    wrap_up(turn_of(work));
+    wrap_up(live_turn_of(work));
 }
 
 static void on_last_words(struct live_work *work, const struct kg_err *err_or_null)
 {
     if (err_or_null != NULL)
         kg_log(KG_WARN, "a turn's last words could not be kept: %s", err_or_null->message);
-    turn_hear_end(turn_of(work), on_end_heard);
+    turn_hear_end(live_turn_of(work), on_end_heard);
 }
 
 #define CANCELLED(what) "\"[CANCELLED] the turn ended before this tool " what "\""
@@ -161,7 +161,7 @@ static struct session_draft failed_draft(struct turn *turn)
 }
 
 /* The turn may be gone afterwards. */
-static void finish(struct turn *turn, enum turn_stop stop, const struct kg_err *why_or_null)
+static void turn_finish(struct turn *turn, enum turn_stop stop, const struct kg_err *why_or_null)
 {
     turn->ending = true;
     turn->stop = stop;
@@ -182,11 +182,11 @@ static bool ends(struct turn *turn, const struct kg_err *err_or_null)
 {
     if (turn->cancelled) {
         struct kg_err why = turn->why;
-        finish(turn, TURN_CANCELLED, &why);
+        turn_finish(turn, TURN_CANCELLED, &why);
         return true;
     }
     if (err_or_null != NULL)
-        finish(turn, TURN_FAILED, err_or_null);
+        turn_finish(turn, TURN_FAILED, err_or_null);
     return err_or_null != NULL;
 }
 
@@ -213,7 +213,7 @@ static void stop_waiting(struct turn *turn)
     if (turn->calling)
         turn_tell_result(turn, &turn->answer.calls[turn->next_call], false, true,
                          KG_STR(CANCELLED("did")));
-    finish(turn, TURN_CANCELLED, &why);
+    turn_finish(turn, TURN_CANCELLED, &why);
 }
 
 static void on_cancel_task(struct loop_task *task)
@@ -228,7 +228,7 @@ void turn_cancel(struct turn *turn, const struct kg_err *why)
     loop_defer(turn->work.sessions->loop, &turn->cancel_task);
 }
 
-static void on_run_cancel(struct live_run *run, const struct kg_err *why)
+static void turn_on_run_cancel(struct live_run *run, const struct kg_err *why)
 {
     struct turn *turn = KG_CONTAINER(run, struct turn, run);
     note_cancelled(turn, why);
@@ -239,21 +239,21 @@ static void on_run_cancel(struct live_run *run, const struct kg_err *why)
 
 static void on_result_heard(struct live_work *work, const struct kg_err *err_or_null)
 {
-    struct turn *turn = turn_of(work);
+    struct turn *turn = live_turn_of(work);
     if (!ends(turn, err_or_null))
         make_next_call(turn);
 }
 
 static void on_progress_streamed(struct live_work *work, const struct kg_err *err_or_null)
 {
-    struct turn *turn = turn_of(work);
+    struct turn *turn = live_turn_of(work);
     if (!ends(turn, err_or_null))
         turn_hear_result(turn, &turn->answer.calls[turn->next_call - 1], on_result_heard);
 }
 
 static void on_tool(struct live_work *work, const struct kg_err *err_or_null)
 {
-    struct turn *turn = turn_of(work);
+    struct turn *turn = live_turn_of(work);
     const struct turn_call *call = &turn->answer.calls[turn->next_call++];
     turn->calling = false;
     if (err_or_null == NULL)
@@ -263,16 +263,16 @@ static void on_tool(struct live_work *work, const struct kg_err *err_or_null)
         turn_stream_end(turn, on_progress_streamed);
 }
 
-static void on_progress(struct live_tool *tool, struct kg_str params)
+static void turn_on_progress(struct live_tool *tool, struct kg_str params)
 {
-    struct turn *turn = turn_of(tool->work);
+    struct turn *turn = live_turn_of(tool->work);
     turn_stream_progress(turn, params);
     turn_tell_progress(turn, &turn->answer.calls[turn->next_call], params);
 }
 
 static void on_question(struct live_tool *tool, const struct state_question *question)
 {
-    struct turn *turn = turn_of(tool->work);
+    struct turn *turn = live_turn_of(tool->work);
     turn_tell_question(turn, &turn->answer.calls[turn->next_call], question);
 }
 
@@ -283,7 +283,7 @@ static void on_script_question(struct live_scripts *scripts, const struct state_
     turn_tell_question(turn, has_call ? &turn->answer.calls[turn->next_call] : NULL, question);
 }
 
-static void make_call(struct turn *turn, const struct turn_call *call)
+static void turn_make_call(struct turn *turn, const struct turn_call *call)
 {
     live_tool_clear(&turn->tool);
     turn->tool = (struct live_tool){
@@ -291,7 +291,7 @@ static void make_call(struct turn *turn, const struct turn_call *call)
         .name = kg_str(call->name),
         .arguments = kg_buf_view(&call->arguments),
         .call = call->id,
-        .on_progress = on_progress,
+        .on_progress = turn_on_progress,
         .on_question = on_question,
     };
     turn->calling = true;
@@ -301,7 +301,7 @@ static void make_call(struct turn *turn, const struct turn_call *call)
 
 static void on_refusal_kept(struct live_work *work, const struct kg_err *err_or_null)
 {
-    struct turn *turn = turn_of(work);
+    struct turn *turn = live_turn_of(work);
     turn->next_call++;
     if (!ends(turn, err_or_null))
         make_next_call(turn);
@@ -325,7 +325,7 @@ static void refuse_call(struct turn *turn, const struct turn_call *call)
 /* A script may forbid the call, with words for the model, or make it with another input. */
 static void on_call_heard(struct live_work *work, const struct kg_err *err_or_null)
 {
-    struct turn *turn = turn_of(work);
+    struct turn *turn = live_turn_of(work);
     struct turn_call *call = &turn->answer.calls[turn->next_call];
     if (ends(turn, err_or_null))
         return;
@@ -338,13 +338,13 @@ static void on_call_heard(struct live_work *work, const struct kg_err *err_or_nu
         call->arguments.length = 0;
         kg_buf_str(&call->arguments, kg_buf_view(&turn->scripts.input));
     }
-    make_call(turn, call);
+    turn_make_call(turn, call);
 }
 
 static void make_next_call(struct turn *turn)
 {
     if (turn->next_call == turn->answer.call_count) {
-        step(turn);
+        turn_step(turn);
         return;
     }
     const struct turn_call *call = &turn->answer.calls[turn->next_call];
@@ -369,43 +369,43 @@ static enum turn_stop stop_of(enum model_stop stop)
 /* What the answer has is recorded: its calls are made, or the turn ends, as scripts may want it. */
 static void on_stop_heard(struct live_work *work, const struct kg_err *err_or_null)
 {
-    struct turn *turn = turn_of(work);
+    struct turn *turn = live_turn_of(work);
     if (ends(turn, err_or_null))
         return;
     bool goes_on = turn->answer.call_count == 0 && !turn->scripts.stop && turn->scripted &&
                    stop_of(turn->model_stop) == TURN_STOP && live_message_waits(work->live) &&
                    turn->steps < turn->steps_max;
     if (goes_on)
-        step(turn);
+        turn_step(turn);
     else if (turn->answer.call_count == 0)
-        finish(turn, stop_of(turn->model_stop), NULL);
+        turn_finish(turn, stop_of(turn->model_stop), NULL);
     else if (turn->scripts.stop)
-        finish(turn, TURN_STOP, NULL);
+        turn_finish(turn, TURN_STOP, NULL);
     else
         make_next_call(turn);
 }
 
 static void on_turn_heard(struct live_work *work, const struct kg_err *err_or_null)
 {
-    if (!ends(turn_of(work), err_or_null))
-        turn_hear_answer(turn_of(work), "should_stop_after_turn", on_stop_heard);
+    if (!ends(live_turn_of(work), err_or_null))
+        turn_hear_answer(live_turn_of(work), "should_stop_after_turn", on_stop_heard);
 }
 
 static void on_response_heard(struct live_work *work, const struct kg_err *err_or_null)
 {
-    if (!ends(turn_of(work), err_or_null))
-        turn_hear_answer(turn_of(work), "turn_end", on_turn_heard);
+    if (!ends(live_turn_of(work), err_or_null))
+        turn_hear_answer(live_turn_of(work), "turn_end", on_turn_heard);
 }
 
 static void on_message_heard(struct live_work *work, const struct kg_err *err_or_null)
 {
-    if (!ends(turn_of(work), err_or_null))
-        turn_hear_message(turn_of(work), "after_provider_response", on_response_heard);
+    if (!ends(live_turn_of(work), err_or_null))
+        turn_hear_message(live_turn_of(work), "after_provider_response", on_response_heard);
 }
 
 static void on_answer_kept(struct live_work *work, const struct kg_err *err_or_null)
 {
-    struct turn *turn = turn_of(work);
+    struct turn *turn = live_turn_of(work);
     struct turn_answer *answer = &turn->answer;
     size_t texts = answer->text.length > 0;
     turn->words.length = 0;
@@ -434,7 +434,7 @@ static void keep_answer(struct turn *turn)
         turn_hear_message(turn, "message_end", on_message_heard);
 }
 
-static int take_text(struct turn *turn, const struct model_event *event, struct kg_err *err)
+static int turn_take_text(struct turn *turn, const struct model_event *event, struct kg_err *err)
 {
     int result = turn_answer_add_text(&turn->answer, event->text, err);
     if (result == 0) {
@@ -485,14 +485,14 @@ static struct kg_str own_name(struct turn *turn, struct kg_str called)
     return tool != NULL ? kg_str(tool->name) : called;
 }
 
-static int take_call(struct turn *turn, const struct model_event *event, struct kg_err *err)
+static int turn_take_call(struct turn *turn, const struct model_event *event, struct kg_err *err)
 {
     struct model_event named = *event;
     named.call.name = own_name(turn, event->call.name);
     return turn_answer_add_call(&turn->answer, &named, err);
 }
 
-static int take_usage(struct turn *turn, const struct model_event *event, struct kg_err *err)
+static int turn_take_usage(struct turn *turn, const struct model_event *event, struct kg_err *err)
 {
     (void)err;
     turn->input_tokens += event->usage.input_tokens;
@@ -504,25 +504,26 @@ static int take_usage(struct turn *turn, const struct model_event *event, struct
     return 0;
 }
 
-static int take_retry(struct turn *turn, const struct model_event *event, struct kg_err *err)
+static int turn_take_retry(struct turn *turn, const struct model_event *event, struct kg_err *err)
 {
     (void)err;
     turn_tell_retry(turn, event);
     return 0;
 }
 
-static void on_event(void *data, const struct model_event *event)
+static void turn_on_event(void *data, const struct model_event *event)
 {
     static int (*const take[])(struct turn *, const struct model_event *, struct kg_err *) = {
-        [MODEL_TEXT] = take_text,   [MODEL_REASONING] = take_thought, [MODEL_TOOL_CALL] = take_call,
-        [MODEL_USAGE] = take_usage, [MODEL_RETRY] = take_retry,
+        [MODEL_TEXT] = turn_take_text,      [MODEL_REASONING] = take_thought,
+        [MODEL_TOOL_CALL] = turn_take_call, [MODEL_USAGE] = turn_take_usage,
+        [MODEL_RETRY] = turn_take_retry,
     };
     struct turn *turn = data;
     struct kg_err err = {0};
     if (take[event->kind](turn, event, &err) == 0)
         return;
     live_withdraw(&turn->work);
-    finish(turn, TURN_FAILED, &err);
+    turn_finish(turn, TURN_FAILED, &err);
 }
 
 static void on_model_done(void *data, const struct model_end *end)
@@ -551,19 +552,20 @@ static void note_usage(struct turn *turn)
 
 static void on_streamed(struct live_work *work, const struct kg_err *err_or_null)
 {
-    if (!ends(turn_of(work), err_or_null))
-        keep_answer(turn_of(work));
+    if (!ends(live_turn_of(work), err_or_null))
+        keep_answer(live_turn_of(work));
 }
 
-static void on_answered(struct live_work *work, const struct kg_err *err_or_null)
+static void turn_on_answered(struct live_work *work, const struct kg_err *err_or_null)
 {
-    struct turn *turn = turn_of(work);
+    struct turn *turn = live_turn_of(work);
     if (err_or_null == NULL && turn->scripted)
         note_usage(turn);
     if (err_or_null == NULL)
         turn_stream_end(turn, on_streamed);
     else
-        finish(turn, turn->failure == MODEL_CANCELLED ? TURN_CANCELLED : TURN_FAILED, err_or_null);
+        turn_finish(turn, turn->failure == MODEL_CANCELLED ? TURN_CANCELLED : TURN_FAILED,
+                    err_or_null);
 }
 
 static void withdraw_model(void *call)
@@ -573,8 +575,8 @@ static void withdraw_model(void *call)
 
 /* -- one step ---------------------------------------------------------------------------------- */
 
-static int find_model(const struct turn *turn, struct live_agent *ret_agent,
-                      const struct local_model **ret_model, struct kg_err *err)
+static int turn_find_model(const struct turn *turn, struct live_agent *ret_agent,
+                           const struct local_model **ret_model, struct kg_err *err)
 {
     kg_auto(kg_free) char *who = kg_format("agent %s", agent_of(turn));
     int result = find_own(turn, ret_agent, err);
@@ -583,14 +585,14 @@ static int find_model(const struct turn *turn, struct live_agent *ret_agent,
                                     ret_model, err);
 }
 
-static int ask(struct turn *turn, struct kg_err *err)
+static int turn_ask(struct turn *turn, struct kg_err *err)
 {
-    static const struct model_ops ops = {.on_event = on_event, .on_done = on_model_done};
+    static const struct model_ops ops = {.on_event = turn_on_event, .on_done = on_model_done};
     struct kg_str tools = kg_buf_view(&turn->tools);
     struct live_agent agent;
     const struct local_model *model;
     struct models_call *call;
-    int result = find_model(turn, &agent, &model, err);
+    int result = turn_find_model(turn, &agent, &model, err);
     if (result < 0)
         return result;
     if (model->context_window > 0 && turn->context_tokens > agent.window_tokens)
@@ -610,12 +612,12 @@ static int ask(struct turn *turn, struct kg_err *err)
     turn->failure = MODEL_OK;
     turn->usage.input_tokens = turn->usage.cached_tokens = turn->usage.output_tokens = 0;
     turn_stream_begin(turn);
-    live_await(&turn->work, call, withdraw_model, on_answered);
+    live_await(&turn->work, call, withdraw_model, turn_on_answered);
     return 0;
 }
 
 /* On the store's thread: the turn waits, and nobody else touches these fields. */
-static int read_context(struct session_job *job, struct state *state, struct kg_err *err)
+static int turn_read_context(struct session_job *job, struct state *state, struct kg_err *err)
 {
     struct turn *turn = KG_CONTAINER(job, struct turn, work.job);
     kg_auto(session_entries_clear) struct session_entries entries = {0};
@@ -631,24 +633,24 @@ static int read_context(struct session_job *job, struct state *state, struct kg_
 
 static void on_request_heard(struct live_work *work, const struct kg_err *err_or_null)
 {
-    struct turn *turn = turn_of(work);
+    struct turn *turn = live_turn_of(work);
     struct kg_err err = {0};
     if (ends(turn, err_or_null))
         return;
     turn_take_request(turn);
-    if (ask(turn, &err) < 0)
-        finish(turn, TURN_FAILED, &err);
+    if (turn_ask(turn, &err) < 0)
+        turn_finish(turn, TURN_FAILED, &err);
 }
 
 static void on_context_heard(struct live_work *work, const struct kg_err *err_or_null)
 {
-    struct turn *turn = turn_of(work);
+    struct turn *turn = live_turn_of(work);
     struct live_agent agent;
     struct kg_err err = {0};
     if (ends(turn, err_or_null))
         return;
     if (find_own(turn, &agent, &err) < 0) {
-        finish(turn, TURN_FAILED, &err);
+        turn_finish(turn, TURN_FAILED, &err);
         return;
     }
     turn_take_context(turn);
@@ -665,20 +667,20 @@ static void on_context_heard(struct live_work *work, const struct kg_err *err_or
 
 static void on_context(struct live_work *work, const struct kg_err *err_or_null)
 {
-    if (!ends(turn_of(work), err_or_null))
-        turn_hear_context(turn_of(work), on_context_heard);
+    if (!ends(live_turn_of(work), err_or_null))
+        turn_hear_context(live_turn_of(work), on_context_heard);
 }
 
 static void on_step_heard(struct live_work *work, const struct kg_err *err_or_null)
 {
-    if (!ends(turn_of(work), err_or_null))
-        live_read(work, read_context, on_context);
+    if (!ends(live_turn_of(work), err_or_null))
+        live_read(work, turn_read_context, on_context);
 }
 
 static void on_model_heard(struct live_work *work, const struct kg_err *err_or_null)
 {
-    if (!ends(turn_of(work), err_or_null))
-        turn_hear_step(turn_of(work), on_step_heard);
+    if (!ends(live_turn_of(work), err_or_null))
+        turn_hear_step(live_turn_of(work), on_step_heard);
 }
 
 /* Scripts hear if the model is another than it was in this session. */
@@ -696,15 +698,15 @@ static void hear_model(struct turn *turn, const char *model)
 
 static void on_uncompacting(struct live_work *work, const struct kg_err *err_or_null)
 {
-    struct turn *turn = turn_of(work);
+    struct turn *turn = live_turn_of(work);
     struct live_agent agent;
     struct kg_err err = {0};
     if (ends(turn, err_or_null))
         return;
     if (work->live->state == SESSION_STOPPED) {
-        finish(turn, TURN_CHECKPOINT, NULL);
+        turn_finish(turn, TURN_CHECKPOINT, NULL);
     } else if (find_own(turn, &agent, &err) < 0) {
-        finish(turn, TURN_FAILED, &err);
+        turn_finish(turn, TURN_FAILED, &err);
     } else {
         kg_replace(&turn->prompt, agent.resolved->prompt);
         hear_model(turn, agent.resolved->model ? agent.resolved->model : "");
@@ -713,8 +715,8 @@ static void on_uncompacting(struct live_work *work, const struct kg_err *err_or_
 
 static void on_steered(struct live_work *work, const struct kg_err *err_or_null)
 {
-    if (!ends(turn_of(work), err_or_null))
-        step(turn_of(work));
+    if (!ends(live_turn_of(work), err_or_null))
+        turn_step(live_turn_of(work));
 }
 
 /* What scripts want to be said is said before the model is asked again. */
@@ -735,12 +737,12 @@ static bool steer(struct turn *turn)
     return true;
 }
 
-static void step(struct turn *turn)
+static void turn_step(struct turn *turn)
 {
     turn_answer_clear(&turn->answer);
     turn->next_call = 0;
     if (turn->steps + turn->spent >= turn->steps_max)
-        finish(turn, TURN_STEPS, NULL);
+        turn_finish(turn, TURN_STEPS, NULL);
     else if (!steer(turn))
         live_when_compacted(&turn->work, agent_of(turn), on_uncompacting);
 }
@@ -749,21 +751,21 @@ static void step(struct turn *turn)
 
 static void on_start_heard(struct live_work *work, const struct kg_err *err_or_null)
 {
-    if (!ends(turn_of(work), err_or_null))
-        step(turn_of(work));
+    if (!ends(live_turn_of(work), err_or_null))
+        turn_step(live_turn_of(work));
 }
 
 static void on_before_heard(struct live_work *work, const struct kg_err *err_or_null)
 {
-    if (!ends(turn_of(work), err_or_null))
-        turn_hear_start(turn_of(work), on_start_heard);
+    if (!ends(live_turn_of(work), err_or_null))
+        turn_hear_start(live_turn_of(work), on_start_heard);
 }
 
-static void on_said(struct live_work *work, const struct kg_err *err_or_null)
+static void turn_on_said(struct live_work *work, const struct kg_err *err_or_null)
 {
-    struct turn *turn = turn_of(work);
+    struct turn *turn = live_turn_of(work);
     if (err_or_null != NULL) {
-        refuse(turn, err_or_null);
+        turn_refuse(turn, err_or_null);
         return;
     }
     turn->started = true;
@@ -772,7 +774,7 @@ static void on_said(struct live_work *work, const struct kg_err *err_or_null)
         turn_hear_before(turn, on_before_heard);
 }
 
-static void tell_started(const struct turn *turn, const struct local_model *model)
+static void turn_tell_started(const struct turn *turn, const struct local_model *model)
 {
     const struct live_work *work = &turn->work;
     audit_emit(host_audit(work->sessions->host), AUDIT_SESSION_TURN_STARTED,
@@ -784,16 +786,16 @@ static void tell_started(const struct turn *turn, const struct local_model *mode
 
 static void on_files_kept(struct live_work *work, const struct kg_err *err_or_null)
 {
-    struct turn *turn = turn_of(work);
+    struct turn *turn = live_turn_of(work);
     struct live_agent agent;
     const struct local_model *model;
     struct kg_err err = {0};
     if (err_or_null != NULL || turn->cancelled) {
-        refuse(turn, err_or_null != NULL ? err_or_null : &turn->why);
-    } else if (find_model(turn, &agent, &model, &err) < 0) {
-        refuse(turn, &err);
+        turn_refuse(turn, err_or_null != NULL ? err_or_null : &turn->why);
+    } else if (turn_find_model(turn, &agent, &model, &err) < 0) {
+        turn_refuse(turn, &err);
     } else {
-        tell_started(turn, model);
+        turn_tell_started(turn, model);
         kg_replace(&turn->prompt, agent.resolved->prompt);
         if (turn->scripted)
             live_scripts_in_turn(work->live, true);
@@ -802,14 +804,14 @@ static void on_files_kept(struct live_work *work, const struct kg_err *err_or_nu
                                                  .role = SESSION_USER,
                                                  .parent = turn->outer ? turn->call.text : NULL,
                                                  .content = kg_buf_view(&turn->said)};
-        live_append(work, turn->drafts, 1, NULL, on_said);
+        live_append(work, turn->drafts, 1, NULL, turn_on_said);
     }
 }
 
 /* What the turn does to files can be undone, where the project wants that. */
-static void on_scripts(struct live_work *work, const struct kg_err *err_or_null)
+static void turn_on_scripts(struct live_work *work, const struct kg_err *err_or_null)
 {
-    struct turn *turn = turn_of(work);
+    struct turn *turn = live_turn_of(work);
     if (err_or_null == NULL && !turn->cancelled && turn->outer == NULL &&
         live_snapshots_wanted(work->live))
         live_snapshot_take(&turn->snapshot, work, on_files_kept);
@@ -818,26 +820,26 @@ static void on_scripts(struct live_work *work, const struct kg_err *err_or_null)
 }
 
 /* Scripts hear of the primary's turns alone. */
-static void on_started(struct live_work *work, const struct kg_err *err_or_null)
+static void turn_on_started(struct live_work *work, const struct kg_err *err_or_null)
 {
-    struct turn *turn = turn_of(work);
+    struct turn *turn = live_turn_of(work);
     turn->scripted =
         err_or_null == NULL && turn->outer == NULL && strcmp(agent_of(turn), "primary") == 0;
     turn->scripts.on_question = on_script_question;
     if (turn->scripted)
-        live_scripts_start(&turn->scripts, work, on_scripts);
+        live_scripts_start(&turn->scripts, work, turn_on_scripts);
     else
-        on_scripts(work, err_or_null);
+        turn_on_scripts(work, err_or_null);
 }
 
-static void on_compacted(struct live_run *run, const struct live_compacted *compacted)
+static void turn_on_compacted(struct live_run *run, const struct live_compacted *compacted)
 {
     struct turn *turn = KG_CONTAINER(run, struct turn, run);
     if (turn->started && !turn->ending)
         turn_tell_compaction(turn, compacted);
 }
 
-static int begin(struct turn *turn, struct kg_err *err)
+static int turn_begin(struct turn *turn, struct kg_err *err)
 {
     struct live_session *live = turn->work.live;
     struct live_agent agent;
@@ -847,24 +849,24 @@ static int begin(struct turn *turn, struct kg_err *err)
         return result;
     live_work_for(&turn->work, turn->agent != NULL ? turn->agent : live->seat);
     turn->run = (struct live_run){
-        .agent = agent_of(turn), .cancel = on_run_cancel, .on_compacted = on_compacted};
+        .agent = agent_of(turn), .cancel = turn_on_run_cancel, .on_compacted = turn_on_compacted};
     result = live_run_begin(live, &turn->run, turn->outer ? &turn->outer->run : NULL, err);
     turn->begun = result == 0;
     if (result == 0 && turn->outer == NULL && turn->ops != &live_script_turn_ops)
         live->script_turns = 0; /* somebody is there */
-    return result < 0 ? result : find_model(turn, &agent, &model, err);
+    return result < 0 ? result : turn_find_model(turn, &agent, &model, err);
 }
 
-static void on_open(struct live_work *work, const struct kg_err *err_or_null)
+static void turn_on_open(struct live_work *work, const struct kg_err *err_or_null)
 {
-    struct turn *turn = turn_of(work);
+    struct turn *turn = live_turn_of(work);
     struct kg_err err = {0};
     if (err_or_null != NULL || turn->cancelled)
-        refuse(turn, err_or_null != NULL ? err_or_null : &turn->why);
-    else if (begin(turn, &err) < 0)
-        refuse(turn, &err);
+        turn_refuse(turn, err_or_null != NULL ? err_or_null : &turn->why);
+    else if (turn_begin(turn, &err) < 0)
+        turn_refuse(turn, &err);
     else
-        live_start(work, on_started);
+        live_start(work, turn_on_started);
 }
 
 static struct turn *turn_new(struct sessions *sessions, struct host_asker *asker,
@@ -889,7 +891,7 @@ struct turn *turn_start(struct sessions *sessions, const struct sessions_request
     struct turn *turn = turn_new(sessions, request->asker, text, ops, data);
     int64_t steps_max = host_config(sessions->host)->sessions_steps_max;
     turn->steps_max = steps < steps_max ? steps : steps_max;
-    live_open(&turn->work, request->session, on_open);
+    live_open(&turn->work, request->session, turn_on_open);
     return turn;
 }
 
@@ -902,7 +904,7 @@ struct turn *turn_start_inside(struct turn *outer, const char *agent, struct kg_
     turn->call = call;
     turn->depth = outer->depth + 1;
     turn->steps_max = steps;
-    live_open(&turn->work, kg_str(outer->work.live->id.text), on_open);
+    live_open(&turn->work, kg_str(outer->work.live->id.text), turn_on_open);
     return turn;
 }
 

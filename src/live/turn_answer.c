@@ -57,7 +57,7 @@ static struct kg_str word_of(struct kg_str text)
     return text;
 }
 
-static void write_content(struct turn_call *call, struct kg_str call_id)
+static void turn_answer_write_content(struct turn_call *call, struct kg_str call_id)
 {
     call->content.length = 0;
     struct kg_json_writer json = kg_json_writer(&call->content);
@@ -87,8 +87,8 @@ static void drop_arguments(struct turn_call *call, const char *problem)
 }
 
 /* The first thing that keeps it from being made. */
-static void find_problem(const struct turn_answer *answer, struct turn_call *call,
-                         const struct model_event *event)
+static void turn_answer_find_problem(const struct turn_answer *answer, struct turn_call *call,
+                                     const struct model_event *event)
 {
     char words[128];
     if (event->call.problem.length > 0) {
@@ -116,13 +116,13 @@ int turn_answer_add_call(struct turn_answer *answer, const struct model_event *e
     struct turn_call call = {.name = kg_str_dup(word_of(event->call.name))};
     struct kg_json_writer json = kg_json_writer(&call.arguments);
     kg_json_node(&json, event->call.arguments);
-    find_problem(answer, &call, event);
-    write_content(&call, word_of(event->call.id));
+    turn_answer_find_problem(answer, &call, event);
+    turn_answer_write_content(&call, word_of(event->call.id));
     struct session_draft draft = draft_of(&call, "primary");
     struct kg_err unfit = {0};
     if (session_check_draft(&draft, &unfit) < 0) {
         drop_arguments(&call, unfit.message);
-        write_content(&call, word_of(event->call.id));
+        turn_answer_write_content(&call, word_of(event->call.id));
     }
     answer->call_bytes += call.arguments.length;
     answer->calls = kg_realloc(answer->calls, (answer->call_count + 1) * sizeof(answer->calls[0]));

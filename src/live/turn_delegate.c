@@ -72,7 +72,8 @@ static void on_inside_end(void *data)
 
 /* -- its beginning ----------------------------------------------------------------------------- */
 
-static int check_task(const struct kg_doc *doc, struct kg_str *ret_task, struct kg_err *err)
+static int turn_delegate_check_task(const struct kg_doc *doc, struct kg_str *ret_task,
+                                    struct kg_err *err)
 {
     const struct kg_node *task = doc ? kg_node_typed(doc->root, "task", KG_STRING) : NULL;
     if (task == NULL || task->text.length == 0)
@@ -92,7 +93,7 @@ static int begin_inside(struct turn *turn, const struct project_handoff *handoff
     int64_t most = host_config(turn->work.sessions->host)->sessions_delegate_steps;
     int64_t left = turn->steps_max - turn->steps - turn->spent;
     struct kg_str task;
-    int result = check_task(doc, &task, err);
+    int result = turn_delegate_check_task(doc, &task, err);
     if (result == 0 && left <= 0)
         result = kg_fail(err, KG_E_CONFLICT,
                          "the turn has no steps left to hand work on; its most are %" PRId64,

@@ -7,7 +7,7 @@
  */
 #include "live/internal.h"
 
-static struct kg_json_writer begin(struct turn *turn)
+static struct kg_json_writer turn_scripts_begin(struct turn *turn)
 {
     turn->told.length = 0;
     struct kg_json_writer json = kg_json_writer(&turn->told);
@@ -15,8 +15,8 @@ static struct kg_json_writer begin(struct turn *turn)
     return json;
 }
 
-static void tell(struct turn *turn, const char *event, struct kg_json_writer *json,
-                 live_next_fn *next)
+static void turn_scripts_tell(struct turn *turn, const char *event, struct kg_json_writer *json,
+                              live_next_fn *next)
 {
     kg_json_end(json, '}');
     if (turn->scripted && !turn->work.sessions->stopping)
@@ -27,35 +27,35 @@ static void tell(struct turn *turn, const char *event, struct kg_json_writer *js
 
 void turn_hear_before(struct turn *turn, live_next_fn *next)
 {
-    struct kg_json_writer json = begin(turn);
+    struct kg_json_writer json = turn_scripts_begin(turn);
     kg_json_named_text(&json, "system_prompt", turn->prompt);
     kg_json_named_raw(&json, "first_user_message", kg_buf_view(&turn->said));
-    tell(turn, "before_agent_start", &json, next);
+    turn_scripts_tell(turn, "before_agent_start", &json, next);
 }
 
 void turn_hear_start(struct turn *turn, live_next_fn *next)
 {
-    struct kg_json_writer json = begin(turn);
-    tell(turn, "agent_start", &json, next);
+    struct kg_json_writer json = turn_scripts_begin(turn);
+    turn_scripts_tell(turn, "agent_start", &json, next);
 }
 
 void turn_hear_model(struct turn *turn, const char *before, const char *now, live_next_fn *next)
 {
-    struct kg_json_writer json = begin(turn);
+    struct kg_json_writer json = turn_scripts_begin(turn);
     kg_json_named_text(&json, "prev", before);
     kg_json_named_text(&json, "next", now);
     kg_json_named_text(&json, "source", "project");
-    tell(turn, "model_select", &json, next);
+    turn_scripts_tell(turn, "model_select", &json, next);
 }
 
 void turn_hear_step(struct turn *turn, live_next_fn *next)
 {
-    struct kg_json_writer json = begin(turn);
+    struct kg_json_writer json = turn_scripts_begin(turn);
     kg_json_named_int(&json, "index", turn->steps);
-    tell(turn, "turn_start", &json, next);
+    turn_scripts_tell(turn, "turn_start", &json, next);
 }
 
-static void put_usage(const struct turn *turn, struct kg_json_writer *json)
+static void turn_scripts_put_usage(const struct turn *turn, struct kg_json_writer *json)
 {
     kg_json_named_begin(json, "usage", '{');
     kg_json_named_int(json, "input", turn->usage.input_tokens);
@@ -67,58 +67,58 @@ static void put_usage(const struct turn *turn, struct kg_json_writer *json)
 
 void turn_hear_message(struct turn *turn, const char *event, live_next_fn *next)
 {
-    struct kg_json_writer json = begin(turn);
+    struct kg_json_writer json = turn_scripts_begin(turn);
     kg_json_named_text(&json, "id", turn->message.text);
-    put_usage(turn, &json);
-    tell(turn, event, &json, next);
+    turn_scripts_put_usage(turn, &json);
+    turn_scripts_tell(turn, event, &json, next);
 }
 
 void turn_hear_answer(struct turn *turn, const char *event, live_next_fn *next)
 {
-    struct kg_json_writer json = begin(turn);
+    struct kg_json_writer json = turn_scripts_begin(turn);
     kg_json_named_int(&json, "index", turn->steps - 1);
     kg_json_named_bool(&json, "had_tool_calls", turn->answer.call_count > 0);
-    put_usage(turn, &json);
-    tell(turn, event, &json, next);
+    turn_scripts_put_usage(turn, &json);
+    turn_scripts_tell(turn, event, &json, next);
 }
 
 void turn_hear_call(struct turn *turn, const struct turn_call *call, live_next_fn *next)
 {
-    struct kg_json_writer json = begin(turn);
+    struct kg_json_writer json = turn_scripts_begin(turn);
     kg_json_named_text(&json, "id", call->id.text);
     kg_json_named_text(&json, "name", call->name);
     kg_json_named_raw(&json, "input", kg_buf_view(&call->arguments));
-    tell(turn, "tool_call", &json, next);
+    turn_scripts_tell(turn, "tool_call", &json, next);
 }
 
 void turn_hear_result(struct turn *turn, const struct turn_call *call, live_next_fn *next)
 {
-    struct kg_json_writer json = begin(turn);
+    struct kg_json_writer json = turn_scripts_begin(turn);
     kg_json_named_text(&json, "id", call->id.text);
     kg_json_named_text(&json, "name", call->name);
     kg_json_named_bool(&json, "is_error", turn->tool.is_error);
     kg_json_named_str(&json, "text", live_tool_result(&turn->tool));
-    tell(turn, "tool_result", &json, next);
+    turn_scripts_tell(turn, "tool_result", &json, next);
 }
 
 void turn_hear_end(struct turn *turn, live_next_fn *next)
 {
-    struct kg_json_writer json = begin(turn);
+    struct kg_json_writer json = turn_scripts_begin(turn);
     kg_json_named_bool(&json, "ok", turn->stop == TURN_STOP);
-    tell(turn, "agent_end", &json, next);
+    turn_scripts_tell(turn, "agent_end", &json, next);
 }
 
 /* -- what the model is asked with ---------------------------------------------------------------
  */
 
-static bool is_heard(const struct turn *turn, const char *event)
+static bool turn_scripts_is_heard(const struct turn *turn, const char *event)
 {
     return turn->scripted && !turn->work.sessions->stopping &&
            live_scripts_hear(&turn->scripts, event);
 }
 
-static int check_context(struct live_scripts *scripts, const struct kg_node *value,
-                         struct kg_err *err)
+static int turn_scripts_check_context(struct live_scripts *scripts, const struct kg_node *value,
+                                      struct kg_err *err)
 {
     kg_auto(kg_buf_free) struct kg_buf neutral = {0};
     (void)scripts;
@@ -128,7 +128,7 @@ static int check_context(struct live_scripts *scripts, const struct kg_node *val
 void turn_hear_context(struct turn *turn, live_next_fn *next)
 {
     turn->scripts.changed = false;
-    if (!is_heard(turn, "transform_context")) {
+    if (!turn_scripts_is_heard(turn, "transform_context")) {
         next(&turn->work, NULL);
         return;
     }
@@ -136,7 +136,7 @@ void turn_hear_context(struct turn *turn, live_next_fn *next)
     struct kg_json_writer json = kg_json_writer(&turn->told);
     turn_shape(kg_buf_view(&turn->conversation.messages), &json);
     live_scripts_transform(&turn->scripts, "transform_context", kg_buf_view(&turn->told),
-                           check_context, next);
+                           turn_scripts_check_context, next);
 }
 
 static void take_messages(struct turn *turn, const struct kg_node *shaped)
@@ -161,24 +161,24 @@ void turn_take_context(struct turn *turn)
         take_messages(turn, doc->root);
 }
 
-static int check_request(struct live_scripts *scripts, const struct kg_node *value,
-                         struct kg_err *err)
+static int turn_scripts_check_request(struct live_scripts *scripts, const struct kg_node *value,
+                                      struct kg_err *err)
 {
     const struct kg_node *system = value->type == KG_OBJECT ? kg_node_get(value, "system") : NULL;
     if (value->type != KG_OBJECT || (system != NULL && system->type != KG_STRING))
         return kg_fail(err, KG_E_BAD_RESULT, "it is not a request");
-    return check_context(scripts, kg_node_get(value, "messages"), err);
+    return turn_scripts_check_context(scripts, kg_node_get(value, "messages"), err);
 }
 
 void turn_hear_request(struct turn *turn, const char *model, live_next_fn *next)
 {
     struct kg_str system = kg_buf_view(&turn->conversation.system);
     turn->scripts.changed = false;
-    if (!is_heard(turn, "before_provider_request")) {
+    if (!turn_scripts_is_heard(turn, "before_provider_request")) {
         next(&turn->work, NULL);
         return;
     }
-    struct kg_json_writer json = begin(turn);
+    struct kg_json_writer json = turn_scripts_begin(turn);
     kg_json_named_text(&json, "model", model);
     if (system.length > 0)
         kg_json_named_str(&json, "system", system);
@@ -187,7 +187,7 @@ void turn_hear_request(struct turn *turn, const char *model, live_next_fn *next)
     kg_json_named_raw(&json, "tools", kg_buf_view(&turn->tools));
     kg_json_end(&json, '}');
     live_scripts_transform(&turn->scripts, "before_provider_request", kg_buf_view(&turn->told),
-                           check_request, next);
+                           turn_scripts_check_request, next);
 }
 
 /* Its system prompt and its messages count; the model and the tools stay what they are. */

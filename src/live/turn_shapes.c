@@ -43,7 +43,8 @@ static void put_result_block(struct kg_json_writer *json, const struct kg_node *
     kg_json_end(json, '}');
 }
 
-static void put_content(struct kg_json_writer *json, const struct kg_node *message, bool is_result)
+static void turn_shapes_put_content(struct kg_json_writer *json, const struct kg_node *message,
+                                    bool is_result)
 {
     const struct kg_node *calls = kg_node_list(message, "tool_calls");
     struct kg_str text = kg_node_text(message, "content");
@@ -57,7 +58,8 @@ static void put_content(struct kg_json_writer *json, const struct kg_node *messa
     kg_json_end(json, ']');
 }
 
-static void put_message(struct kg_json_writer *json, const struct kg_node *message, uint32_t index)
+static void turn_shapes_put_message(struct kg_json_writer *json, const struct kg_node *message,
+                                    uint32_t index)
 {
     struct kg_str role = kg_node_text(message, "role");
     bool is_result = kg_str_is(role, "tool");
@@ -66,7 +68,7 @@ static void put_message(struct kg_json_writer *json, const struct kg_node *messa
     kg_json_named_str(json, "role", is_result ? KG_STR("tool_result") : role);
     kg_json_named_text(json, "id", id);
     kg_json_named_text(json, "parent", index > 0 ? parent : NULL);
-    put_content(json, message, is_result);
+    turn_shapes_put_content(json, message, is_result);
     kg_json_end(json, '}');
 }
 
@@ -76,7 +78,7 @@ void turn_shape(struct kg_str neutral, struct kg_json_writer *json)
     kg_auto(kg_doc_cleanup) struct kg_doc *doc = kg_json_read(neutral, &err);
     kg_json_begin(json, '[');
     for (uint32_t i = 0; doc != NULL && i < doc->root->count; i++)
-        put_message(json, &doc->root->items[i], i);
+        turn_shapes_put_message(json, &doc->root->items[i], i);
     kg_json_end(json, ']');
 }
 
@@ -90,12 +92,12 @@ struct walk {
     struct kg_err *err;
 };
 
-static int refuse(struct walk *walk, const char *what)
+static int turn_shapes_refuse(struct walk *walk, const char *what)
 {
     return kg_fail(walk->err, KG_E_BAD_RESULT, "%s", what);
 }
 
-static bool is_word(struct kg_str text)
+static bool turn_shapes_is_word(struct kg_str text)
 {
     for (size_t i = 0; i < text.length; i++)
         if (!kg_is_letter_or_digit(text.data[i]) && text.data[i] != '-' && text.data[i] != '_')
@@ -128,7 +130,7 @@ static void put_texts(struct walk *walk, const struct kg_node *content)
     kg_json_named_str(&walk->json, "content", text.length > 0 ? kg_buf_view(&text) : KG_STR(""));
 }
 
-static int put_calls(struct walk *walk, const struct kg_node *content)
+static int turn_shapes_put_calls(struct walk *walk, const struct kg_node *content)
 {
     if (count_blocks(content, "tool_call") == 0)
         return 0;
@@ -139,8 +141,8 @@ static int put_calls(struct walk *walk, const struct kg_node *content)
             continue;
         struct kg_str id = kg_node_text(block, "id"), name = kg_node_text(block, "name");
         const struct kg_node *input = kg_node_typed(block, "input", KG_OBJECT);
-        if (!is_word(id) || !is_word(name) || input == NULL)
-            return refuse(walk, "a tool_call has no id, name or input");
+        if (!turn_shapes_is_word(id) || !turn_shapes_is_word(name) || input == NULL)
+            return turn_shapes_refuse(walk, "a tool_call has no id, name or input");
         kg_json_begin(&walk->json, '{');
         kg_json_named_str(&walk->json, "id", id);
         kg_json_named_str(&walk->json, "name", name);
@@ -153,14 +155,15 @@ static int put_calls(struct walk *walk, const struct kg_node *content)
     return 0;
 }
 
-static int put_said(struct walk *walk, struct kg_str role, const struct kg_node *content)
+static int turn_shapes_put_said(struct walk *walk, struct kg_str role,
+                                const struct kg_node *content)
 {
     if (walk->calls != NULL)
-        return refuse(walk, "a tool_call has no tool_result behind it");
+        return turn_shapes_refuse(walk, "a tool_call has no tool_result behind it");
     kg_json_begin(&walk->json, '{');
     kg_json_named_str(&walk->json, "role", role);
     put_texts(walk, content);
-    int result = kg_str_is(role, "assistant") ? put_calls(walk, content) : 0;
+    int result = kg_str_is(role, "assistant") ? turn_shapes_put_calls(walk, content) : 0;
     kg_json_end(&walk->json, '}');
     return result;
 }
@@ -175,12 +178,13 @@ static bool is_next(const struct walk *walk, struct kg_str id)
     return false;
 }
 
-static int put_result(struct walk *walk, const struct kg_node *block)
+static int turn_shapes_put_result(struct walk *walk, const struct kg_node *block)
 {
     struct kg_str id = kg_node_text(block, "call_id");
     struct kg_str output = kg_node_text(block, "output");
     if (!is_block(block, "tool_result_block") || !is_next(walk, id))
-        return refuse(walk, "a tool_result answers no tool_call before it, or not in its turn");
+        return turn_shapes_refuse(
+            walk, "a tool_result answers no tool_call before it, or not in its turn");
     kg_json_begin(&walk->json, '{');
     kg_json_named_text(&walk->json, "role", "tool");
     kg_json_named_str(&walk->json, "tool_call_id", id);
@@ -193,20 +197,20 @@ static int put_result(struct walk *walk, const struct kg_node *block)
     return 0;
 }
 
-static int take_message(struct walk *walk, const struct kg_node *message)
+static int turn_shapes_take_message(struct walk *walk, const struct kg_node *message)
 {
     struct kg_str role = message->type == KG_OBJECT ? kg_node_text(message, "role") : KG_STR_NULL;
     const struct kg_node *content =
         message->type == KG_OBJECT ? kg_node_get(message, "content") : NULL;
     int result = 0;
     if (content == NULL || content->type != KG_ARRAY)
-        return refuse(walk, "a message has no list \"content\"");
+        return turn_shapes_refuse(walk, "a message has no list \"content\"");
     if (kg_str_is(role, "user") || kg_str_is(role, "assistant") || kg_str_is(role, "system"))
-        return put_said(walk, role, content);
+        return turn_shapes_put_said(walk, role, content);
     if (!kg_str_is(role, "tool_result"))
-        return refuse(walk, "a role is user, assistant, tool_result or system");
+        return turn_shapes_refuse(walk, "a role is user, assistant, tool_result or system");
     for (uint32_t i = 0; i < content->count && result == 0; i++)
-        result = put_result(walk, &content->items[i]);
+        result = turn_shapes_put_result(walk, &content->items[i]);
     return result;
 }
 
@@ -215,12 +219,12 @@ int turn_unshape(const struct kg_node *shaped, struct kg_buf *ret_neutral, struc
     struct walk walk = {.json = kg_json_writer(ret_neutral), .err = err};
     int result = 0;
     if (shaped == NULL || shaped->type != KG_ARRAY || shaped->count == 0)
-        return refuse(&walk, "it is not a list of messages");
+        return turn_shapes_refuse(&walk, "it is not a list of messages");
     kg_json_begin(&walk.json, '[');
     for (uint32_t i = 0; i < shaped->count && result == 0; i++)
-        result = take_message(&walk, &shaped->items[i]);
+        result = turn_shapes_take_message(&walk, &shaped->items[i]);
     kg_json_end(&walk.json, ']');
     if (result == 0 && walk.calls != NULL)
-        result = refuse(&walk, "a tool_call has no tool_result behind it");
+        result = turn_shapes_refuse(&walk, "a tool_call has no tool_result behind it");
     return result < 0 ? -EINVAL : 0;
 }

@@ -9,24 +9,25 @@
 
 #define UPDATE_BYTES_MAX ((size_t)256 << 10) /* gathered; past it the oldest are left out */
 
-static struct turn *turn_of(struct turn_stream *stream)
+static struct turn *turn_stream_turn_of(struct turn_stream *stream)
 {
     return KG_CONTAINER(stream, struct turn, stream);
 }
 
-static bool is_heard(const struct turn *turn, const char *event)
+static bool turn_stream_is_heard(const struct turn *turn, const char *event)
 {
     return turn->scripted && !turn->work.sessions->stopping &&
            live_scripts_hear(&turn->stream.scripts, event);
 }
 
-static void tell(struct turn_stream *stream, const char *event, struct kg_json_writer *json)
+static void turn_stream_tell(struct turn_stream *stream, const char *event,
+                             struct kg_json_writer *json)
 {
     kg_json_end(json, '}');
     stream->busy = live_scripts_tell_aside(&stream->scripts, event, kg_buf_view(&stream->told));
 }
 
-static struct kg_json_writer begin(struct turn_stream *stream, const char *id)
+static struct kg_json_writer live_turn_stream_begin(struct turn_stream *stream, const char *id)
 {
     stream->told.length = 0;
     struct kg_json_writer json = kg_json_writer(&stream->told);
@@ -37,34 +38,34 @@ static struct kg_json_writer begin(struct turn_stream *stream, const char *id)
 
 static void tell_start(struct turn_stream *stream)
 {
-    struct kg_json_writer json = begin(stream, stream->id.text);
+    struct kg_json_writer json = live_turn_stream_begin(stream, stream->id.text);
     stream->untold = false;
     if (stream->starts)
-        tell(stream, "message_start", &json);
+        turn_stream_tell(stream, "message_start", &json);
 }
 
 static void tell_update(struct turn_stream *stream)
 {
-    struct kg_json_writer json = begin(stream, stream->id.text);
+    struct kg_json_writer json = live_turn_stream_begin(stream, stream->id.text);
     kg_json_named_str(&json, "delta", kg_buf_view(&stream->text));
     stream->text.length = 0;
-    tell(stream, "message_update", &json);
+    turn_stream_tell(stream, "message_update", &json);
 }
 
 static void tell_progress(struct turn_stream *stream)
 {
     struct kg_str message;
-    struct kg_json_writer json = begin(stream, stream->call.text);
+    struct kg_json_writer json = live_turn_stream_begin(stream, stream->call.text);
     bool has_words = kg_json_member(kg_buf_view(&stream->progress), "message", &message) &&
                      message.data[0] == '"';
     kg_json_named_raw(&json, "content", has_words ? message : KG_STR("\"\""));
     kg_json_named_raw(&json, "structured", kg_buf_view(&stream->progress));
     stream->progress.length = 0;
-    tell(stream, "tool_update", &json);
+    turn_stream_tell(stream, "tool_update", &json);
 }
 
 /* One after the other, until one is under way or nothing is left. */
-static void pump(struct turn_stream *stream)
+static void turn_stream_pump(struct turn_stream *stream)
 {
     while (!stream->busy &&
            (stream->untold || stream->text.length > 0 || stream->progress.length > 0)) {
@@ -77,27 +78,27 @@ static void pump(struct turn_stream *stream)
     }
 }
 
-static void on_told(struct live_scripts *scripts)
+static void turn_stream_on_told(struct live_scripts *scripts)
 {
     struct turn_stream *stream = KG_CONTAINER(scripts, struct turn_stream, scripts);
     stream->busy = false;
-    pump(stream);
+    turn_stream_pump(stream);
     if (stream->busy || !stream->awaited)
         return;
     stream->awaited = false;
-    live_arrived(&turn_of(stream)->work, NULL);
+    live_arrived(&turn_stream_turn_of(stream)->work, NULL);
 }
 
 void turn_stream_begin(struct turn *turn)
 {
     struct turn_stream *stream = &turn->stream;
     stream->scripts.work = &turn->work;
-    stream->scripts.on_told = on_told;
+    stream->scripts.on_told = turn_stream_on_told;
     stream->id = (struct kg_id){{0}};
     stream->text.length = stream->progress.length = 0;
-    stream->starts = is_heard(turn, "message_start");
-    stream->updates = is_heard(turn, "message_update");
-    stream->progresses = is_heard(turn, "tool_update");
+    stream->starts = turn_stream_is_heard(turn, "message_start");
+    stream->updates = turn_stream_is_heard(turn, "message_update");
+    stream->progresses = turn_stream_is_heard(turn, "tool_update");
 }
 
 void turn_stream_text(struct turn *turn, struct kg_str text)
@@ -111,7 +112,7 @@ void turn_stream_text(struct turn *turn, struct kg_str text)
     }
     if (stream->updates && stream->text.length + text.length <= UPDATE_BYTES_MAX)
         kg_buf_str(&stream->text, text);
-    pump(stream);
+    turn_stream_pump(stream);
 }
 
 void turn_stream_progress(struct turn *turn, struct kg_str params)
@@ -122,10 +123,10 @@ void turn_stream_progress(struct turn *turn, struct kg_str params)
     stream->call = turn->answer.calls[turn->next_call].id;
     stream->progress.length = 0;
     kg_buf_str(&stream->progress, params);
-    pump(stream);
+    turn_stream_pump(stream);
 }
 
-static void withdraw(void *data)
+static void turn_stream_withdraw(void *data)
 {
     struct turn_stream *stream = data;
     stream->busy = stream->awaited = false;
@@ -135,13 +136,13 @@ static void withdraw(void *data)
 void turn_stream_end(struct turn *turn, live_next_fn *next)
 {
     struct turn_stream *stream = &turn->stream;
-    pump(stream);
+    turn_stream_pump(stream);
     if (!stream->busy) {
         next(&turn->work, NULL);
         return;
     }
     stream->awaited = true;
-    live_await(&turn->work, stream, withdraw, next);
+    live_await(&turn->work, stream, turn_stream_withdraw, next);
 }
 
 void turn_stream_clear(struct turn *turn)

@@ -48,18 +48,18 @@ void live_work_for(struct live_work *work, const char *agent)
 
 /* -- waiting ----------------------------------------------------------------------------------- */
 
-static void go_on(struct live_work *work, const struct kg_err *err_or_null)
+static void work_go_on(struct live_work *work, const struct kg_err *err_or_null)
 {
     live_next_fn *next = work->next;
     work->withdraw = NULL;
     next(work, err_or_null);
 }
 
-static void on_stop(struct kg_wait *wait, const struct kg_err *err_or_null)
+static void work_on_stop(struct kg_wait *wait, const struct kg_err *err_or_null)
 {
     struct live_work *work = KG_CONTAINER(wait, struct live_work, stop);
     work->withdraw(work->awaited);
-    go_on(work, err_or_null);
+    work_go_on(work, err_or_null);
 }
 
 void live_await(struct live_work *work, void *awaited, void (*withdraw)(void *awaited),
@@ -68,13 +68,13 @@ void live_await(struct live_work *work, void *awaited, void (*withdraw)(void *aw
     work->next = next;
     work->awaited = awaited;
     work->withdraw = withdraw;
-    kg_wait_add(&work->sessions->stop, &work->stop, on_stop);
+    kg_wait_add(&work->sessions->stop, &work->stop, work_on_stop);
 }
 
 void live_arrived(struct live_work *work, const struct kg_err *err_or_null)
 {
     kg_wait_withdraw(&work->stop);
-    go_on(work, err_or_null);
+    work_go_on(work, err_or_null);
 }
 
 bool live_withdraw(struct live_work *work)
@@ -93,7 +93,7 @@ static void withdraw_task(void *awaited)
     loop_undefer(work->sessions->loop, &work->task);
 }
 
-static void on_task(struct loop_task *task)
+static void work_on_task(struct loop_task *task)
 {
     struct live_work *work = KG_CONTAINER(task, struct live_work, task);
     live_arrived(work, work->job.err.code != KG_OK ? &work->job.err : NULL);
@@ -105,7 +105,7 @@ void live_later(struct live_work *work, const struct kg_err *err_or_null, live_n
         work->job.err = *err_or_null;
     else
         work->job.err.code = KG_OK;
-    work->task.run = on_task;
+    work->task.run = work_on_task;
     live_await(work, work, withdraw_task, next);
     loop_defer(work->sessions->loop, &work->task);
 }
@@ -115,9 +115,9 @@ static void withdraw_wait(void *awaited)
     kg_wait_withdraw(awaited);
 }
 
-static void on_told(struct kg_wait *wait, const struct kg_err *err_or_null)
+static void work_on_told(struct kg_wait *wait, const struct kg_err *err_or_null)
 {
-    go_on(KG_CONTAINER(wait, struct live_work, wait), err_or_null);
+    work_go_on(KG_CONTAINER(wait, struct live_work, wait), err_or_null);
 }
 
 void live_wait(struct live_work *work, struct kg_waits *list, live_next_fn *next)
@@ -125,7 +125,7 @@ void live_wait(struct live_work *work, struct kg_waits *list, live_next_fn *next
     work->next = next;
     work->awaited = &work->wait;
     work->withdraw = withdraw_wait;
-    kg_wait_add(list, &work->wait, on_told);
+    kg_wait_add(list, &work->wait, work_on_told);
 }
 
 /* -- hooks ------------------------------------------------------------------------------------- */
@@ -135,7 +135,7 @@ static void withdraw_hooks(void *awaited)
     projects_hook_cancel(awaited);
 }
 
-static void on_hooks(void *data, const struct projects_hook_answer *answers, size_t count)
+static void work_on_hooks(void *data, const struct projects_hook_answer *answers, size_t count)
 {
     struct live_work *work = data;
     work->answers = answers;
@@ -147,7 +147,7 @@ void live_fire(struct live_work *work, const struct projects_hook_fire *fire, li
 {
     struct projects_hook_fire own = *fire;
     own.asker = work->asker;
-    own.on_done = on_hooks;
+    own.on_done = work_on_hooks;
     own.data = work;
     work->answer_count = 0;
     live_await(work, projects_hook_fire(work->sessions->host, &own), withdraw_hooks, next);
@@ -155,16 +155,16 @@ void live_fire(struct live_work *work, const struct projects_hook_fire *fire, li
 
 /* -- the store --------------------------------------------------------------------------------- */
 
-static void on_stored(struct session_job *job, const struct kg_err *err_or_null)
+static void work_on_stored(struct session_job *job, const struct kg_err *err_or_null)
 {
-    go_on(KG_CONTAINER(job, struct live_work, job), err_or_null);
+    work_go_on(KG_CONTAINER(job, struct live_work, job), err_or_null);
 }
 
 static struct session_job *job_of(struct live_work *work, live_run_fn *run, live_next_fn *next)
 {
     work->next = next;
     work->job.run = run;
-    work->job.done = on_stored;
+    work->job.done = work_on_stored;
     return &work->job;
 }
 
@@ -203,7 +203,7 @@ static void on_appended(struct session_job *job, const struct kg_err *err_or_nul
     for (size_t i = 0; err_or_null == NULL && i < work->draft_count; i++)
         work->compacting |=
             live_compact_if_full(work, work->drafts[i].agent, work->added[i].context_tokens);
-    go_on(work, err_or_null);
+    work_go_on(work, err_or_null);
 }
 
 /* What is kept of a session has no secret in it, whoever said it; *drafts are other ones then. */
@@ -278,7 +278,7 @@ static int run_opening(struct session_job *job, struct state *state, struct kg_e
     return result;
 }
 
-static int take(struct live_work *work, struct live_session *live, struct kg_err *err)
+static int work_take(struct live_work *work, struct live_session *live, struct kg_err *err)
 {
     if (work->sessions->stopping)
         return live_fail_stopping(err);
@@ -306,14 +306,14 @@ static void on_opened(struct session_job *job, const struct kg_err *err_or_null)
     if (err_or_null == NULL)
         live = live_adopt(sessions, &opening->session, opening->started, &err);
     if (live != NULL)
-        take(work, live, &err);
+        work_take(work, live, &err);
     session_clear(&opening->session);
     free(opening->id);
     free(opening);
-    go_on(work, work->live != NULL ? NULL : &err);
+    work_go_on(work, work->live != NULL ? NULL : &err);
 }
 
-static void look_up(struct live_work *work, struct kg_str id, live_next_fn *next)
+static void work_look_up(struct live_work *work, struct kg_str id, live_next_fn *next)
 {
     struct opening *opening = kg_alloc(sizeof(*opening));
     opening->work = work;
@@ -330,8 +330,8 @@ void live_open(struct live_work *work, struct kg_str id, live_next_fn *next)
     struct live_session *live = kg_map_get(work->sessions->live, id);
     struct kg_err err;
     if (live == NULL)
-        look_up(work, id, next);
-    else if (take(work, live, &err) < 0)
+        work_look_up(work, id, next);
+    else if (work_take(work, live, &err) < 0)
         live_later(work, &err, next);
     else
         live_later(work, NULL, next);

@@ -6,7 +6,7 @@
 
 #include <stdlib.h>
 
-static void on_poll_closed(uv_handle_t *handle)
+static void fd_on_poll_closed(uv_handle_t *handle)
 {
     free(handle);
 }
@@ -27,7 +27,7 @@ void loop_fd_begin(struct loop *loop, struct loop_fd *polled, int fd)
 void loop_fd_end(struct loop_fd *polled)
 {
     if (polled->poll != NULL)
-        uv_close((uv_handle_t *)polled->poll, on_poll_closed);
+        uv_close((uv_handle_t *)polled->poll, fd_on_poll_closed);
     polled->poll = NULL;
     kg_close(&polled->fd);
 }

@@ -119,7 +119,7 @@ uv_loop_t *loop_uv(struct loop *loop)
 
 static _Thread_local bool runs_here;
 
-static void run(struct loop *loop, uv_run_mode mode)
+static void loop_own_run(struct loop *loop, uv_run_mode mode)
 {
     runs_here = true;
     uv_run(&loop->uv, mode);
@@ -133,7 +133,7 @@ bool loop_runs_here(void)
 
 void loop_run(struct loop *loop)
 {
-    run(loop, UV_RUN_DEFAULT);
+    loop_own_run(loop, UV_RUN_DEFAULT);
 }
 
 void loop_stop(struct loop *loop)
@@ -157,10 +157,10 @@ bool loop_run_until(struct loop *loop, bool (*done)(void *data), void *data, uin
     loop->done = done;
     loop->done_data = data;
     while (!loop->until_over && !done(data))
-        run(loop, UV_RUN_ONCE);
+        loop_own_run(loop, UV_RUN_ONCE);
     loop->done = NULL;
     uv_timer_stop(&loop->until);
-    run(loop, UV_RUN_NOWAIT); /* what was closed is let go */
+    loop_own_run(loop, UV_RUN_NOWAIT); /* what was closed is let go */
     loop->now_ns = 0;
     return done(data);
 }

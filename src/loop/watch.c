@@ -12,7 +12,7 @@ struct loop_watch {
     void *data;
 };
 
-static void on_event(uv_fs_event_t *event, const char *name, int events, int status)
+static void loop_watch_on_event(uv_fs_event_t *event, const char *name, int events, int status)
 {
     struct loop_watch *watch = KG_CONTAINER(event, struct loop_watch, event);
     (void)events;
@@ -21,7 +21,7 @@ static void on_event(uv_fs_event_t *event, const char *name, int events, int sta
         watch->on_change(watch->data, name);
 }
 
-static void on_closed(uv_handle_t *handle)
+static void loop_watch_on_closed(uv_handle_t *handle)
 {
     free(KG_CONTAINER(handle, struct loop_watch, event));
 }
@@ -34,7 +34,7 @@ struct loop_watch *loop_watch_new(struct loop *loop, const char *folder, loop_wa
     watch->data = data;
     int result = uv_fs_event_init(loop_uv(loop), &watch->event);
     if (result == 0)
-        result = uv_fs_event_start(&watch->event, on_event, folder, 0);
+        result = uv_fs_event_start(&watch->event, loop_watch_on_event, folder, 0);
     if (result == 0)
         return watch;
     kg_fail_errno(err, -result, "watch %s", folder);
@@ -47,5 +47,5 @@ void loop_watch_free(struct loop_watch *watch)
     if (watch == NULL)
         return;
     watch->on_change = NULL;
-    uv_close((uv_handle_t *)&watch->event, on_closed);
+    uv_close((uv_handle_t *)&watch->event, loop_watch_on_closed);
 }

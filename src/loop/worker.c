@@ -14,7 +14,7 @@ struct loop_worker {
     bool stopping;
 };
 
-static void on_done(struct loop_message *message)
+static void worker_on_done(struct loop_message *message)
 {
     struct loop_job *job = KG_CONTAINER(message, struct loop_job, message);
     job->done(job);
@@ -35,7 +35,7 @@ static struct loop_job *take_job(struct loop_worker *worker)
     return message ? KG_CONTAINER(message, struct loop_job, message) : NULL;
 }
 
-static void work(void *data)
+static void worker_work(void *data)
 {
     struct loop_worker *worker = data;
     pthread_setname_np(pthread_self(), worker->name);
@@ -53,7 +53,7 @@ struct loop_worker *loop_worker_new(struct loop *loop, const char *name)
     strncpy(worker->name, name, sizeof(worker->name) - 1);
     worker->jobs_tail = &worker->jobs;
     if (uv_mutex_init(&worker->lock) || uv_cond_init(&worker->wake) ||
-        uv_thread_create(&worker->thread, work, worker))
+        uv_thread_create(&worker->thread, worker_work, worker))
         abort(); /* no thread can be had at start-up */
     return worker;
 }
@@ -61,7 +61,7 @@ struct loop_worker *loop_worker_new(struct loop *loop, const char *name)
 void loop_worker_submit(struct loop_worker *worker, struct loop_job *job)
 {
     job->worker = worker;
-    job->message.deliver = on_done;
+    job->message.deliver = worker_on_done;
     job->message.next = NULL;
     uv_mutex_lock(&worker->lock);
     *worker->jobs_tail = &job->message;

@@ -28,7 +28,7 @@ static size_t find_any(struct kg_str text, const char *characters)
     return at;
 }
 
-static size_t find_last(struct kg_str text, char character)
+static size_t capability_find_last(struct kg_str text, char character)
 {
     size_t at = text.length;
     while (at > 0 && text.data[at - 1] != character)
@@ -37,7 +37,7 @@ static size_t find_last(struct kg_str text, char character)
 }
 
 /* Escaped, and cut between two characters: for messages. */
-static void put_shown(struct kg_buf *out, struct kg_str text)
+static void capability_put_shown(struct kg_buf *out, struct kg_str text)
 {
     size_t length = text.length;
     if (length > SHOWN_BYTES_MAX) {
@@ -50,7 +50,7 @@ static void put_shown(struct kg_buf *out, struct kg_str text)
         kg_buf_text(out, "...");
 }
 
-static bool is_plain(struct kg_str text)
+static bool capability_is_plain(struct kg_str text)
 {
     kg_auto(kg_buf_free) struct kg_buf escaped = {0};
     kg_buf_escaped(&escaped, text);
@@ -72,7 +72,7 @@ static bool find_root(struct kg_str text, size_t *ret_length)
     return false;
 }
 
-static bool next_segment(struct kg_str *rest, struct kg_str *ret_segment)
+static bool capability_next_segment(struct kg_str *rest, struct kg_str *ret_segment)
 {
     while (rest->length > 0 && rest->data[0] == '/')
         *rest = kg_str_from(*rest, 1);
@@ -85,7 +85,7 @@ static int put_segments(struct kg_str rest, struct kg_buf *out, struct kg_err *e
 {
     struct kg_str segment;
     size_t root = out->length;
-    while (next_segment(&rest, &segment)) {
+    while (capability_next_segment(&rest, &segment)) {
         if (kg_str_is(segment, ".") || kg_str_is(segment, ".."))
             return refuse(err, "the path has a \"%.*s\" in it: write the path that it leads to",
                           KG_STR_ARG(segment));
@@ -99,7 +99,7 @@ static int put_segments(struct kg_str rest, struct kg_buf *out, struct kg_err *e
     return 0;
 }
 
-static int read_path(struct kg_str text, char **ret_path, struct kg_err *err)
+static int capability_read_path(struct kg_str text, char **ret_path, struct kg_err *err)
 {
     if (text.length == 0)
         return refuse(err, "the path is missing");
@@ -119,12 +119,13 @@ static int read_path(struct kg_str text, char **ret_path, struct kg_err *err)
     return result;
 }
 
-static int take_path(struct kg_str text, struct capability *capability, struct kg_err *err)
+static int capability_take_path(struct kg_str text, struct capability *capability,
+                                struct kg_err *err)
 {
-    return read_path(text, &capability->path, err);
+    return capability_read_path(text, &capability->path, err);
 }
 
-static void put_path(const struct capability *capability, struct kg_buf *out)
+static void capability_put_path(const struct capability *capability, struct kg_buf *out)
 {
     kg_buf_text(out, capability->path);
 }
@@ -154,7 +155,7 @@ static int read_program(struct kg_str text, char **ret_program, struct kg_err *e
     if (text.length == 0)
         return refuse(err, "the program is missing");
     if (text.data[0] == '/')
-        return kg_wrap(err, read_path(text, ret_program, err), "the program");
+        return kg_wrap(err, capability_read_path(text, ret_program, err), "the program");
     if (!is_program_name(text))
         return refuse(err, "the program must be a bare name like git, or an absolute path");
     *ret_program = kg_str_dup(text);
@@ -172,7 +173,7 @@ static int take_exec(struct kg_str text, struct capability *capability, struct k
         kg_hint(err, "name the folder to work in: exec:PROGRAM:PATH");
         return result;
     }
-    return read_path(kg_str_from(text, colon + 1), &capability->path, err);
+    return capability_read_path(kg_str_from(text, colon + 1), &capability->path, err);
 }
 
 static void put_exec(const struct capability *capability, struct kg_buf *out)
@@ -278,7 +279,7 @@ static enum reach host_reach(struct kg_str host)
  */
 static bool ends_in_number(struct kg_str host)
 {
-    size_t dot = find_last(host, '.');
+    size_t dot = capability_find_last(host, '.');
     struct kg_str label = dot < host.length ? kg_str_from(host, dot + 1) : host;
     const char *digits = "0123456789";
     if (kg_str_starts(label, "0x") || kg_str_starts(label, "0X")) {
@@ -325,7 +326,7 @@ static const char *name_problem(struct kg_str name)
     }
 }
 
-static int read_name(struct kg_str name, char **ret_host, struct kg_err *err)
+static int capability_read_name(struct kg_str name, char **ret_host, struct kg_err *err)
 {
     const char *problem = name_problem(name);
     if (problem != NULL)
@@ -338,13 +339,13 @@ static int read_name(struct kg_str name, char **ret_host, struct kg_err *err)
     return 0;
 }
 
-static int read_host(struct kg_str text, char **ret_host, struct kg_err *err)
+static int capability_read_host(struct kg_str text, char **ret_host, struct kg_err *err)
 {
     struct in6_addr address;
     if (text.length == 0)
         return refuse(err, "the host is missing");
     if (!ends_in_number(text))
-        return read_name(text, ret_host, err);
+        return capability_read_name(text, ret_host, err);
     if (!read_ipv4(text, &address))
         return refuse(err, "the host is a malformed IPv4 address: write four numbers from 0 to 255,"
                            " without leading zeros");
@@ -385,10 +386,10 @@ static bool is_bare_ipv6(struct kg_str text)
 {
     struct in6_addr address;
     return read_ipv6(text, &address) ||
-           read_ipv6(kg_str_first(text, find_last(text, ':')), &address);
+           read_ipv6(kg_str_first(text, capability_find_last(text, ':')), &address);
 }
 
-static int check_target(struct kg_str text, struct kg_err *err)
+static int capability_check_target(struct kg_str text, struct kg_err *err)
 {
     if (find_any(kg_str_first(text, find_any(text, ":")), "*") < find_any(text, ":"))
         return refuse(err, "the host has a \"*\" in it: names are exact, name each host");
@@ -405,7 +406,7 @@ static int take_host(struct kg_str *rest, char **ret_host, struct kg_err *err)
     struct kg_str host = kg_str_first(*rest, end);
     if (!bracketed) {
         *rest = kg_str_from(*rest, end);
-        return read_host(host, ret_host, err);
+        return capability_read_host(host, ret_host, err);
     }
     if (end == rest->length)
         return refuse(err, "the bracket is not closed");
@@ -415,7 +416,7 @@ static int take_host(struct kg_str *rest, char **ret_host, struct kg_err *err)
 
 static int read_target(struct kg_str text, struct capability *capability, struct kg_err *err)
 {
-    int result = check_target(text, err);
+    int result = capability_check_target(text, err);
     if (result == 0)
         result = take_host(&text, &capability->host, err);
     if (result < 0)
@@ -438,7 +439,7 @@ static void put_host(const char *host, struct kg_buf *out)
     kg_buf_printf(out, strchr(host, ':') != NULL ? "[%s]" : "%s", host);
 }
 
-static void put_target(const struct capability *capability, struct kg_buf *out)
+static void capability_put_target(const struct capability *capability, struct kg_buf *out)
 {
     put_host(capability->host, out);
     kg_buf_char(out, ':');
@@ -538,20 +539,20 @@ static const struct row {
     [CAPABILITY_READ] =
         {
             .head = "read:fs:",
-            .take = take_path,
-            .put = put_path,
+            .take = capability_take_path,
+            .put = capability_put_path,
             .words = "may read ",
-            .say = put_path,
+            .say = capability_put_path,
             .after = " and below",
             .danger = danger_of_reading,
         },
     [CAPABILITY_WRITE] =
         {
             .head = "write:fs:",
-            .take = take_path,
-            .put = put_path,
+            .take = capability_take_path,
+            .put = capability_put_path,
             .words = "may change files in ",
-            .say = put_path,
+            .say = capability_put_path,
             .danger = danger_of_writing,
         },
     [CAPABILITY_EXEC] =
@@ -574,7 +575,7 @@ static const struct row {
         {
             .head = "net:",
             .take = take_target,
-            .put = put_target,
+            .put = capability_put_target,
             .words = "may reach ",
             .say = say_target,
             .danger = danger_of_reaching,
@@ -602,7 +603,7 @@ static const struct row {
 };
 
 /* Rows that are whole strings match only as such, and before the row whose head begins them. */
-static enum capability_kind kind_of(struct kg_str text)
+static enum capability_kind capability_kind_of(struct kg_str text)
 {
     for (int kind = CAPABILITY_EMPTY + 1; kind < CAPABILITY_KIND_COUNT; kind++) {
         const struct row *row = &rows[kind];
@@ -643,13 +644,14 @@ static int refuse_kind(struct kg_str text, struct kg_err *err)
     return result;
 }
 
-static int parse(struct kg_str text, struct capability *capability, struct kg_err *err)
+static int manifest_capability_parse(struct kg_str text, struct capability *capability,
+                                     struct kg_err *err)
 {
     if (text.length > CAPABILITY_BYTES_MAX)
         return refuse(err, "it is longer than %d bytes", CAPABILITY_BYTES_MAX);
-    if (!is_plain(text))
+    if (!capability_is_plain(text))
         return refuse(err, "it has a control character or a byte that is not UTF-8 in it");
-    capability->kind = kind_of(text);
+    capability->kind = capability_kind_of(text);
     const struct row *row = &rows[capability->kind];
     if (capability->kind == CAPABILITY_EMPTY)
         return refuse_kind(text, err);
@@ -667,10 +669,10 @@ static void fill_absent(char **text)
 int capability_parse(struct kg_str text, struct capability *ret_capability, struct kg_err *err)
 {
     kg_auto(capability_free) struct capability capability = {0};
-    int result = parse(text, &capability, err);
+    int result = manifest_capability_parse(text, &capability, err);
     if (result < 0) {
         kg_auto(kg_buf_free) struct kg_buf shown = {0};
-        put_shown(&shown, text);
+        capability_put_shown(&shown, text);
         return kg_wrap(err, result, "capability \"%s\"", kg_buf_terminate(&shown));
     }
     fill_absent(&capability.path);
@@ -789,7 +791,8 @@ struct reading {
     struct kg_err first;                /* error, if its code is set */
 };
 
-static void remark(struct reading *reading, size_t index, bool is_error, const struct kg_err *what)
+static void manifest_capability_remark(struct reading *reading, size_t index, bool is_error,
+                                       const struct kg_err *what)
 {
     struct capability_remarks *remarks = reading->remarks;
     if (is_error && reading->first.code == KG_OK)
@@ -801,12 +804,12 @@ static void remark(struct reading *reading, size_t index, bool is_error, const s
         index, is_error, kg_strdup(what->message), kg_strdup(what->hint)};
 }
 
-static void read_entries(struct reading *reading)
+static void capability_read_entries(struct reading *reading)
 {
     for (size_t i = 0; i < reading->set.count; i++) {
         struct kg_err err = {0};
         if (capability_parse(kg_str(reading->list[i]), &reading->set.items[i], &err) < 0)
-            remark(reading, i, true, &err);
+            manifest_capability_remark(reading, i, true, &err);
     }
 }
 
@@ -816,12 +819,12 @@ static void remark_pair(struct reading *reading, size_t index, size_t other, boo
 {
     struct kg_err err = {0};
     kg_auto(kg_buf_free) struct kg_buf own = {0}, others = {0};
-    put_shown(&own, kg_str(reading->list[index]));
-    put_shown(&others, kg_str(reading->list[other]));
+    capability_put_shown(&own, kg_str(reading->list[index]));
+    capability_put_shown(&others, kg_str(reading->list[other]));
     refuse(&err, "capability \"%s\": %s \"%s\"", kg_buf_terminate(&own), what,
            kg_buf_terminate(&others));
     kg_hint(&err, is_error ? "leave one of the two out" : "leave it out");
-    remark(reading, index, is_error, &err);
+    manifest_capability_remark(reading, index, is_error, &err);
 }
 
 static bool asks_for_network(const struct capability *capability)
@@ -875,7 +878,7 @@ static void drop_twins(struct capability_set *set)
     set->count = kept;
 }
 
-static void check_entries(struct reading *reading)
+static void capability_check_entries(struct reading *reading)
 {
     for (size_t i = 0; i < reading->set.count; i++) {
         if (reading->set.items[i].kind == CAPABILITY_EMPTY)
@@ -897,8 +900,8 @@ int capability_set_parse(char *const *list, struct capability_set *ret_set,
         .set = {kg_alloc_array(count, sizeof(struct capability)), count},
         .remarks = remarks,
     };
-    read_entries(&reading);
-    check_entries(&reading);
+    capability_read_entries(&reading);
+    capability_check_entries(&reading);
     if (reading.first.code != KG_OK) {
         capability_set_free(&reading.set);
         if (err != NULL)

@@ -10,7 +10,7 @@
 
 /* -- what closes what -------------------------------------------------------------------------- */
 
-static bool is_path(enum capability_kind kind)
+static bool manifest_grants_is_path(enum capability_kind kind)
 {
     return kind == CAPABILITY_READ || kind == CAPABILITY_WRITE;
 }
@@ -18,7 +18,7 @@ static bool is_path(enum capability_kind kind)
 /* A program's folder is read by whoever may run it there. */
 static bool closes_path(const struct capability *closed, const struct capability *line)
 {
-    if (!is_path(line->kind) && line->kind != CAPABILITY_EXEC)
+    if (!manifest_grants_is_path(line->kind) && line->kind != CAPABILITY_EXEC)
         return false;
     return (closed->kind == CAPABILITY_READ || line->kind == CAPABILITY_WRITE) &&
            kg_path_within(line->path, closed->path);
@@ -48,7 +48,7 @@ static bool touches(const struct capability *closed, const struct capability *li
 {
     if (grants_closes(closed, line) || capability_covers(line, closed))
         return true;
-    return is_path(closed->kind) && line->kind == CAPABILITY_EXEC &&
+    return manifest_grants_is_path(closed->kind) && line->kind == CAPABILITY_EXEC &&
            closed->kind == CAPABILITY_READ && kg_path_within(closed->path, line->path);
 }
 
@@ -75,7 +75,7 @@ bool grants_cover(const struct grants *grants, const struct capability *claimed)
 
 /* -- making them ------------------------------------------------------------------------------- */
 
-static void add(struct capability_set *set, const struct capability *line)
+static void manifest_grants_add(struct capability_set *set, const struct capability *line)
 {
     set->items = kg_realloc(set->items, (set->count + 1) * sizeof(*set->items));
     set->items[set->count++] = (struct capability){
@@ -87,14 +87,15 @@ static void add(struct capability_set *set, const struct capability *line)
     };
 }
 
-static char *text_of(const struct capability *line)
+static char *manifest_grants_text_of(const struct capability *line)
 {
     struct kg_buf text = {0};
     capability_print(line, &text);
     return kg_buf_terminate(&text);
 }
 
-static int parse_line(const char *text, struct capability *ret_line, struct kg_err *err)
+static int manifest_grants_parse_line(const char *text, struct capability *ret_line,
+                                      struct kg_err *err)
 {
     int result = capability_parse(kg_str(text), ret_line, err);
     if (result < 0)
@@ -106,14 +107,15 @@ static int parse_line(const char *text, struct capability *ret_line, struct kg_e
                    "capability \"%s\": it says that there is no network, and gives nothing", text);
 }
 
-static int add_lines(char *const *texts, struct capability_set *set, struct kg_err *err)
+static int manifest_grants_add_lines(char *const *texts, struct capability_set *set,
+                                     struct kg_err *err)
 {
     for (; *texts != NULL; texts++) {
         kg_auto(capability_free) struct capability line = {0};
-        int result = parse_line(*texts, &line, err);
+        int result = manifest_grants_parse_line(*texts, &line, err);
         if (result < 0)
             return result;
-        add(set, &line);
+        manifest_grants_add(set, &line);
     }
     return 0;
 }
@@ -135,17 +137,18 @@ static int wrap(struct kg_err *err, const struct local_grant *grant, int result)
                : 0;
 }
 
-static int add_granted(const struct local *local, const char *plugin, const char *project_or_null,
-                       struct capability_set *granted, struct capability_set *closed, char ***env,
-                       struct kg_err *err)
+static int manifest_grants_add_granted(const struct local *local, const char *plugin,
+                                       const char *project_or_null, struct capability_set *granted,
+                                       struct capability_set *closed, char ***env,
+                                       struct kg_err *err)
 {
     for (size_t i = 0; i < local->grant_count; i++) {
         const struct local_grant *grant = &local->grants[i];
         if (!concerns(grant, plugin, project_or_null))
             continue;
-        int result = add_lines(grant->allow, granted, err);
+        int result = manifest_grants_add_lines(grant->allow, granted, err);
         if (result == 0)
-            result = add_lines(grant->deny, closed, err);
+            result = manifest_grants_add_lines(grant->deny, closed, err);
         if (result < 0)
             return wrap(err, grant, result);
         for (char **entry = grant->env; *entry != NULL; entry++)
@@ -154,7 +157,7 @@ static int add_granted(const struct local *local, const char *plugin, const char
     return 0;
 }
 
-static bool has(const struct capability_set *set, const struct capability *line)
+static bool manifest_grants_has(const struct capability_set *set, const struct capability *line)
 {
     for (size_t i = 0; i < set->count; i++)
         if (capability_equal(&set->items[i], line))
@@ -166,8 +169,9 @@ static void add_open(struct grants *grants, const struct capability_set *lines)
 {
     for (size_t i = 0; i < lines->count; i++) {
         const struct capability *line = &lines->items[i];
-        if (!has(&grants->set, line))
-            add(closing(&grants->closed, line) ? &grants->taken : &grants->set, line);
+        if (!manifest_grants_has(&grants->set, line))
+            manifest_grants_add(closing(&grants->closed, line) ? &grants->taken : &grants->set,
+                                line);
     }
 }
 
@@ -178,9 +182,10 @@ int grants_make(const struct capability_set *declared, const struct local *local
     kg_auto(grants_free) struct grants grants = {0};
     kg_auto(capability_set_free) struct capability_set granted = {0};
     grants.env = kg_list_new(0);
-    int result = local != NULL ? add_granted(local, plugin, project_or_null, &granted,
-                                             &grants.closed, &grants.env, err)
-                               : 0;
+    int result = local != NULL
+                     ? manifest_grants_add_granted(local, plugin, project_or_null, &granted,
+                                                   &grants.closed, &grants.env, err)
+                     : 0;
     if (result < 0)
         return result;
     add_open(&grants, declared);
@@ -188,7 +193,7 @@ int grants_make(const struct capability_set *declared, const struct local *local
     add_open(&grants, &granted);
     grants.texts = kg_list_new(grants.set.count);
     for (size_t i = 0; i < grants.set.count; i++)
-        grants.texts[i] = text_of(&grants.set.items[i]);
+        grants.texts[i] = manifest_grants_text_of(&grants.set.items[i]);
     *ret_grants = grants;
     grants = (struct grants){0};
     return 0;
@@ -213,7 +218,7 @@ static bool same_set(const struct capability_set *a, const struct capability_set
 }
 
 /* Grants that could not be made have none. */
-static bool same_texts(char *const *a, char *const *b)
+static bool manifest_grants_same_texts(char *const *a, char *const *b)
 {
     size_t i = 0;
     if (a == NULL || b == NULL)
@@ -226,7 +231,7 @@ static bool same_texts(char *const *a, char *const *b)
 bool grants_equal(const struct grants *a, const struct grants *b)
 {
     return same_set(&a->set, &b->set) && same_set(&a->closed, &b->closed) &&
-           same_texts(a->env, b->env);
+           manifest_grants_same_texts(a->env, b->env);
 }
 
 int grants_check(const struct local *local, const char *plugin, struct kg_err *err)
@@ -241,9 +246,9 @@ int grants_check(const struct local *local, const char *plugin, struct kg_err *e
             *err = *grant->problem;
             return wrap(err, grant, -EINVAL);
         }
-        result = add_lines(grant->allow, &granted, err);
+        result = manifest_grants_add_lines(grant->allow, &granted, err);
         if (result == 0)
-            result = add_lines(grant->deny, &closed, err);
+            result = manifest_grants_add_lines(grant->deny, &closed, err);
         result = wrap(err, grant, result);
     }
     return result;
@@ -275,10 +280,10 @@ static bool remove_texts(char **texts, relation *stands, const struct capability
     return kept < count;
 }
 
-static int refuse(struct kg_err *err, const char *plugin, const struct capability *line,
-                  const char *why)
+static int manifest_grants_refuse(struct kg_err *err, const char *plugin,
+                                  const struct capability *line, const char *why)
 {
-    kg_auto(kg_free) char *text = text_of(line);
+    kg_auto(kg_free) char *text = manifest_grants_text_of(line);
     return kg_fail(err, KG_E_CONFLICT, "plugin %s: %s: %s", plugin, text, why);
 }
 
@@ -289,7 +294,7 @@ static const struct capability *still_closing(const struct grants *before,
 {
     for (size_t i = 0; i < before->closed.count; i++) {
         const struct capability *closed = &before->closed.items[i];
-        kg_auto(kg_free) char *text = text_of(closed);
+        kg_auto(kg_free) char *text = manifest_grants_text_of(closed);
         bool opens = capability_covers(wanted, closed) && kg_list_has(lines->deny, kg_str(text));
         if (!opens && grants_closes(closed, wanted))
             return closed;
@@ -303,7 +308,7 @@ static void keep_closed(const struct grants *before, const struct capability *wa
 {
     for (size_t i = 0; i < before->taken.count; i++) {
         const struct capability *line = &before->taken.items[i];
-        char *text = text_of(line);
+        char *text = manifest_grants_text_of(line);
         if (capability_covers(wanted, line) || kg_list_has(lines->deny, kg_str(text)))
             free(text);
         else
@@ -316,17 +321,18 @@ int grants_allow(const struct grants *before, const char *plugin, const struct c
 {
     const struct capability *closed = still_closing(before, lines, wanted);
     if (closed != NULL) {
-        kg_auto(kg_free) char *text = text_of(closed);
-        refuse(err, plugin, wanted, "it lies in what you closed");
+        kg_auto(kg_free) char *text = manifest_grants_text_of(closed);
+        manifest_grants_refuse(err, plugin, wanted, "it lies in what you closed");
         return kg_hint(err, "open that first: kaged plugin grant %s %s", plugin, text);
     }
     bool opened = remove_texts(lines->deny, capability_covers, wanted);
     if (!opened && capability_set_covers(&before->set, wanted))
-        return refuse(err, plugin, wanted, "it may do that already");
+        return manifest_grants_refuse(err, plugin, wanted, "it may do that already");
     if (opened)
         keep_closed(before, wanted, lines);
-    char *text = text_of(wanted);
-    bool is_declared = capability_set_covers(&before->set, wanted) || has(&before->taken, wanted);
+    char *text = manifest_grants_text_of(wanted);
+    bool is_declared =
+        capability_set_covers(&before->set, wanted) || manifest_grants_has(&before->taken, wanted);
     if (is_declared || kg_list_has(lines->allow, kg_str(text)))
         free(text);
     else
@@ -352,16 +358,16 @@ int grants_deny(const struct grants *before, const char *plugin, const struct ca
                 struct grants_lines *lines, struct kg_err *err)
 {
     if (grants_closing(before, unwanted) != NULL)
-        return refuse(err, plugin, unwanted, "it is closed already");
+        return manifest_grants_refuse(err, plugin, unwanted, "it is closed already");
     bool removed = remove_texts(lines->allow, grants_closes, unwanted);
     bool left = is_left(before, lines, unwanted);
     if (!removed && !left) {
-        refuse(err, plugin, unwanted, "it may not do that");
+        manifest_grants_refuse(err, plugin, unwanted, "it may not do that");
         return kg_hint(err, "kaged plugin status %s shows what it may do", plugin);
     }
     if (left) {
         (void)remove_texts(lines->deny, grants_closes, unwanted); /* what it says already */
-        kg_list_add(&lines->deny, text_of(unwanted));
+        kg_list_add(&lines->deny, manifest_grants_text_of(unwanted));
     }
     return 0;
 }

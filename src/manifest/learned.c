@@ -23,7 +23,8 @@ bool manifest_mcp_tool_name_is_valid(struct kg_str name)
 }
 
 /* False: there is one, and it cannot be used. */
-static bool compile(const struct kg_node *node, struct schema **ret_schema, struct kg_err *err)
+static bool learned_compile(const struct kg_node *node, struct schema **ret_schema,
+                            struct kg_err *err)
 {
     const struct schema_options options = {.draft = SCHEMA_DRAFT_2020_12, .formats = true};
     if (node == NULL)
@@ -35,7 +36,7 @@ static bool compile(const struct kg_node *node, struct schema **ret_schema, stru
 }
 
 /* The timeout that the manifest has for it by name. */
-static uint64_t timeout_of(const struct manifest *manifest, struct kg_str name)
+static uint64_t learned_timeout_of(const struct manifest *manifest, struct kg_str name)
 {
     const struct kg_node *timeouts = kg_node_typed(manifest->doc->root, "timeouts", KG_OBJECT);
     const struct kg_member *member = timeouts ? kg_node_member(timeouts, name) : NULL;
@@ -43,8 +44,8 @@ static uint64_t timeout_of(const struct manifest *manifest, struct kg_str name)
     return member != NULL && kg_node_int(&member->value, &seconds) ? (uint64_t)seconds * 1000 : 0;
 }
 
-static const char *take_tool(struct manifest *manifest, const struct kg_node *node,
-                             struct manifest_tool *ret_tool, struct kg_err *err)
+static const char *learned_take_tool(struct manifest *manifest, const struct kg_node *node,
+                                     struct manifest_tool *ret_tool, struct kg_err *err)
 {
     struct kg_str name = kg_node_text(node, "name");
     if (!manifest_mcp_tool_name_is_valid(name))
@@ -52,14 +53,14 @@ static const char *take_tool(struct manifest *manifest, const struct kg_node *no
     *ret_tool = (struct manifest_tool){
         .name = kg_arena_text(manifest->tools_doc->arena, name),
         .description = kg_arena_text(manifest->tools_doc->arena, kg_node_text(node, "description")),
-        .timeout_ms = timeout_of(manifest, name),
+        .timeout_ms = learned_timeout_of(manifest, name),
         .parameters_node = kg_node_get(node, "inputSchema"),
         .node = node,
     };
     if (manifest_tool_find(manifest, name) != NULL)
         return "another tool has that name";
-    if (compile(ret_tool->parameters_node, &ret_tool->parameters, err) &&
-        compile(kg_node_get(node, "outputSchema"), &ret_tool->output, err))
+    if (learned_compile(ret_tool->parameters_node, &ret_tool->parameters, err) &&
+        learned_compile(kg_node_get(node, "outputSchema"), &ret_tool->output, err))
         return NULL;
     schema_free(kg_steal(&ret_tool->parameters));
     return err->message;
@@ -82,7 +83,7 @@ void manifest_learn_tools(struct manifest *manifest, struct kg_str tools,
                         list->count - MANIFEST_LEARNED_MAX, MANIFEST_LEARNED_MAX);
     for (size_t i = 0; i < count; i++) {
         struct manifest_tool *tool = &manifest->tools[manifest->tool_count];
-        const char *wrong = take_tool(manifest, &list->items[i], tool, &err);
+        const char *wrong = learned_take_tool(manifest, &list->items[i], tool, &err);
         if (wrong == NULL)
             manifest->tool_count++;
         else

@@ -119,7 +119,7 @@ void manifest_free(struct manifest *manifest)
     free(manifest);
 }
 
-static struct manifest *read_document(struct kg_doc *doc, struct kg_problems *problems)
+static struct manifest *manifest_read_document(struct kg_doc *doc, struct kg_problems *problems)
 {
     struct manifest *manifest = kg_alloc(sizeof(*manifest));
     manifest->doc = doc;
@@ -140,7 +140,7 @@ struct manifest *manifest_read(struct kg_str text, struct kg_problems *problems)
         kg_problems_add_err(problems, &manifest_rows[MANIFEST_YAML], "", &err);
         return NULL;
     }
-    struct manifest *manifest = read_document(doc, problems);
+    struct manifest *manifest = manifest_read_document(doc, problems);
     kg_problems_sort(problems);
     return manifest;
 }

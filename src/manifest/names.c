@@ -20,7 +20,7 @@ static uint64_t stable_hash(struct kg_str text)
     return hash;
 }
 
-static bool is_taken(char c)
+static bool names_is_taken(char c)
 {
     return memchr(taken, c, sizeof(taken) - 1) != NULL;
 }
@@ -32,7 +32,7 @@ static bool is_clear(struct kg_str name)
     for (size_t i = 0; i < name.length; i++) {
         bool pair = i > 0 && (name.data[i] == '_' || name.data[i] == '.') &&
                     (name.data[i - 1] == '_' || name.data[i - 1] == '.');
-        if ((pair && has_dot) || (!is_taken(name.data[i]) && name.data[i] != '.'))
+        if ((pair && has_dot) || (!names_is_taken(name.data[i]) && name.data[i] != '.'))
             return false;
     }
     return name.length > 0;
@@ -45,7 +45,7 @@ void manifest_model_name_put(struct kg_str name, struct kg_buf *out)
         if (name.data[i] == '.')
             kg_buf_text(out, "__");
         else
-            kg_buf_char(out, is_taken(name.data[i]) ? name.data[i] : '_');
+            kg_buf_char(out, names_is_taken(name.data[i]) ? name.data[i] : '_');
     }
     if (is_clear(name) && out->length - start <= MANIFEST_MODEL_NAME_MAX)
         return;

@@ -35,8 +35,8 @@ bool manifest_knob_allows(const struct manifest_knob *knob, struct kg_str value)
 /* -- how far they reach ------------------------------------------------------------------------ */
 
 /* The published schema knows no prefixes but "config:" and "project:". */
-static void add(struct manifest_reaches *reaches, const struct manifest_knob *knob,
-                const struct kg_node *prefix)
+static void reach_add(struct manifest_reaches *reaches, const struct manifest_knob *knob,
+                      const struct kg_node *prefix)
 {
     if (prefix->type != KG_STRING)
         return;
@@ -54,7 +54,7 @@ struct manifest_reaches manifest_reaches_of(const struct manifest *manifest)
             continue;
         const struct kg_node *prefixes = kg_node_typed(knob->node, "prefixes", KG_ARRAY);
         for (uint32_t k = 0; prefixes != NULL && k < prefixes->count; k++)
-            add(&reaches, knob, &prefixes->items[k]);
+            reach_add(&reaches, knob, &prefixes->items[k]);
     }
     return reaches;
 }

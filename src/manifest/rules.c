@@ -42,7 +42,7 @@ static const struct kg_node *list(const struct reading *reading, const char *key
     return bounded(kg_node_typed(reading->root, key, KG_ARRAY), ENTRIES_MAX);
 }
 
-static const struct kg_node *map(const struct reading *reading, const char *key)
+static const struct kg_node *manifest_rules_map(const struct reading *reading, const char *key)
 {
     return bounded(kg_node_typed(reading->root, key, KG_OBJECT), ENTRIES_MAX);
 }
@@ -53,18 +53,18 @@ static const struct kg_node *text(const struct reading *reading, const char *key
 }
 
 /* A text of the tree with a NUL behind it, kept as long as the manifest. */
-static const char *keep(const struct reading *reading, struct kg_str text)
+static const char *manifest_rules_keep(const struct reading *reading, struct kg_str text)
 {
     return kg_arena_text(reading->manifest->doc->arena, text);
 }
 
-static const char *text_of(const struct reading *reading, const char *key)
+static const char *manifest_rules_text_of(const struct reading *reading, const char *key)
 {
     const struct kg_node *node = text(reading, key);
-    return node ? keep(reading, node->text) : NULL;
+    return node ? manifest_rules_keep(reading, node->text) : NULL;
 }
 
-static double number_of(const struct kg_node *node)
+static double manifest_rules_number_of(const struct kg_node *node)
 {
     kg_auto(kg_free) char *digits = kg_str_dup(node->text);
     return strtod(digits, NULL);
@@ -73,7 +73,7 @@ static double number_of(const struct kg_node *node)
 /* A schema takes 5.0 for an integer, too. Values out of every range here are 0. */
 static int64_t int_value(const struct kg_node *node)
 {
-    double value = node != NULL && node->type == KG_NUMBER ? number_of(node) : 0;
+    double value = node != NULL && node->type == KG_NUMBER ? manifest_rules_number_of(node) : 0;
     return value > -1e9 && value < 1e9 ? (int64_t)value : 0;
 }
 
@@ -82,23 +82,23 @@ static int64_t int_of(const struct reading *reading, const char *key)
     return int_value(kg_node_get(reading->root, key));
 }
 
-static size_t count_of(const struct kg_node *node)
+static size_t manifest_rules_count_of(const struct kg_node *node)
 {
     return node ? node->count : 0;
 }
 
 static char **texts_of(const struct kg_node *node)
 {
-    char **texts = kg_list_new(count_of(node));
+    char **texts = kg_list_new(manifest_rules_count_of(node));
     size_t count = 0;
-    for (size_t i = 0; i < count_of(node); i++)
+    for (size_t i = 0; i < manifest_rules_count_of(node); i++)
         if (node->items[i].type == KG_STRING)
             texts[count++] = kg_str_dup(node->items[i].text);
     return texts;
 }
 
-static struct schema *compile(const struct reading *reading, const struct kg_node *node,
-                              const char *what)
+static struct schema *manifest_rules_compile(const struct reading *reading,
+                                             const struct kg_node *node, const char *what)
 {
     struct kg_err err = {0};
     const struct schema_options options = {.draft = SCHEMA_DRAFT_2020_12, .formats = true};
@@ -118,13 +118,13 @@ static struct schema *compile(const struct reading *reading, const struct kg_nod
 static void take_identity(const struct reading *reading)
 {
     struct manifest *manifest = reading->manifest;
-    manifest->name = text_of(reading, "name");
-    manifest->version = text_of(reading, "version");
+    manifest->name = manifest_rules_text_of(reading, "name");
+    manifest->version = manifest_rules_text_of(reading, "version");
     manifest->kaged_api = int_of(reading, "kaged_api");
-    manifest->description = text_of(reading, "description");
-    manifest->author = text_of(reading, "author");
-    manifest->license = text_of(reading, "license");
-    manifest->homepage = text_of(reading, "homepage");
+    manifest->description = manifest_rules_text_of(reading, "description");
+    manifest->author = manifest_rules_text_of(reading, "author");
+    manifest->license = manifest_rules_text_of(reading, "license");
+    manifest->homepage = manifest_rules_text_of(reading, "homepage");
     manifest->idle_after_sec = int_of(reading, "idle_after");
     manifest->shutdown_timeout_sec = int_of(reading, "shutdown_timeout_sec");
     manifest->health_interval_sec = int_of(reading, "health_interval_sec");
@@ -141,7 +141,7 @@ bool manifest_name_is_builtin(struct kg_str name)
     return false;
 }
 
-static void check_name(const struct reading *reading)
+static void manifest_rules_check_name(const struct reading *reading)
 {
     const struct kg_node *name = text(reading, "name");
     if (name != NULL && manifest_name_is_builtin(name->text))
@@ -150,10 +150,10 @@ static void check_name(const struct reading *reading)
                     KG_STR_ARG(name->text));
 }
 
-static void check_package(const struct reading *reading)
+static void manifest_rules_check_package(const struct reading *reading)
 {
     struct manifest *manifest = reading->manifest;
-    const char *package = text_of(reading, "package");
+    const char *package = manifest_rules_text_of(reading, "package");
     manifest->package = package ? package : manifest->name;
     if (package == NULL || manifest->name == NULL)
         return;
@@ -165,18 +165,18 @@ static void check_package(const struct reading *reading)
 
 /* -- what it runs ------------------------------------------------------------------------------ */
 
-static void take_command(const struct reading *reading)
+static void manifest_rules_take_command(const struct reading *reading)
 {
     reading->manifest->command = texts_of(list(reading, "command"));
 }
 
-static void take_env(const struct reading *reading)
+static void manifest_rules_take_env(const struct reading *reading)
 {
     static const char *const reserved[] = {"KAGED_PLUGIN_NAME", "KAGED_PLUGIN_DIR",
                                            "KAGED_API_VERSION"};
-    const struct kg_node *env = map(reading, "env");
+    const struct kg_node *env = manifest_rules_map(reading, "env");
     reading->manifest->env = kg_list_new(0);
-    for (size_t i = 0; i < count_of(env); i++) {
+    for (size_t i = 0; i < manifest_rules_count_of(env); i++) {
         const struct kg_member *member = &env->members[i];
         if (member->value.type != KG_STRING)
             continue;
@@ -197,13 +197,14 @@ static void report_remote(const struct reading *reading, const char *hint, const
 }
 
 /* Without TLS only what leaves this machine for nobody. */
-static bool is_safe(const char *url, const char *host)
+static bool manifest_rules_is_safe(const char *url, const char *host)
 {
     return strncmp(url, "https://", 8) == 0 || strcmp(host, "127.0.0.1") == 0 ||
            strcmp(host, "::1") == 0 || strcmp(host, "localhost") == 0;
 }
 
-static void check_reach(const struct reading *reading, const char *host, uint16_t port)
+static void manifest_rules_check_reach(const struct reading *reading, const char *host,
+                                       uint16_t port)
 {
     struct capability needed = {.kind = CAPABILITY_NET_HOST, .host = kg_strdup(host), .port = port};
     kg_auto(kg_buf_free) struct kg_buf line = {0};
@@ -216,9 +217,9 @@ static void check_reach(const struct reading *reading, const char *host, uint16_
 
 static void take_headers(const struct reading *reading)
 {
-    const struct kg_node *headers = map(reading, "headers");
+    const struct kg_node *headers = manifest_rules_map(reading, "headers");
     reading->manifest->headers = kg_list_new(0);
-    for (size_t i = 0; i < count_of(headers); i++)
+    for (size_t i = 0; i < manifest_rules_count_of(headers); i++)
         if (headers->members[i].value.type == KG_STRING)
             kg_list_add(&reading->manifest->headers,
                         kg_format("%.*s: %.*s", KG_STR_ARG(headers->members[i].key),
@@ -230,7 +231,7 @@ static void take_remote(const struct reading *reading)
     struct manifest *manifest = reading->manifest;
     kg_auto(kg_free) char *host = NULL;
     uint16_t port;
-    manifest->url = text_of(reading, "url");
+    manifest->url = manifest_rules_text_of(reading, "url");
     take_headers(reading);
     if (manifest->url == NULL)
         return;
@@ -240,10 +241,10 @@ static void take_remote(const struct reading *reading)
         report_remote(reading, "keep one of them", "there is a command as well");
     else if (!kg_url_host(manifest->url, &host, &port))
         report_remote(reading, NULL, "its host or port cannot be read");
-    else if (!is_safe(manifest->url, host))
+    else if (!manifest_rules_is_safe(manifest->url, host))
         report_remote(reading, "write https://", "without TLS everybody on the way could read it");
     else
-        check_reach(reading, host, port);
+        manifest_rules_check_reach(reading, host, port);
     kg_list_free(manifest->command);
     manifest->command = kg_list_new(0);
     kg_list_add(&manifest->command, kg_strdup("kaged-remote"));
@@ -281,7 +282,7 @@ static void written_take(struct written *written, const struct kg_node *entry)
     const struct kg_node *targets = kg_node_typed(entry, "net", KG_ARRAY);
     if (targets != NULL && targets->count == 0)
         written_add(written, entry, kg_strdup("net:[]"));
-    for (size_t i = 0; i < count_of(targets) && !written_is_full(written); i++)
+    for (size_t i = 0; i < manifest_rules_count_of(targets) && !written_is_full(written); i++)
         if (targets->items[i].type == KG_STRING)
             written_add(written, &targets->items[i],
                         kg_format("net:%.*s", KG_STR_ARG(targets->items[i].text)));
@@ -307,7 +308,7 @@ static void take_capabilities(const struct reading *reading)
     const struct kg_node *capabilities = list(reading, "capabilities");
     struct written written = {.texts = kg_list_new(0)};
     kg_auto(capability_remarks_free) struct capability_remarks remarks = {0};
-    for (size_t i = 0; i < count_of(capabilities) && !written_is_full(&written); i++)
+    for (size_t i = 0; i < manifest_rules_count_of(capabilities) && !written_is_full(&written); i++)
         written_take(&written, &capabilities->items[i]);
     if (written_is_full(&written))
         problems_at(reading->problems, OUT_OF_RANGE, capabilities, NULL,
@@ -326,7 +327,7 @@ static void take_capabilities(const struct reading *reading)
 
 /* -- hooks and roles --------------------------------------------------------------------------- */
 
-static void take_hooks(const struct reading *reading)
+static void manifest_rules_take_hooks(const struct reading *reading)
 {
     const struct kg_node *hooks = list(reading, "hooks");
     for (size_t i = 0; i < MANIFEST_HOOK_COUNT; i++)
@@ -349,9 +350,9 @@ static void take_roles(const struct reading *reading)
                     "both role and roles are given");
     if (role != NULL)
         manifest->roles |= role_bit(role);
-    for (size_t i = 0; i < count_of(roles); i++)
+    for (size_t i = 0; i < manifest_rules_count_of(roles); i++)
         manifest->roles |= role_bit(&roles->items[i]);
-    if (place == NULL && count_of(list(reading, "hooks")) > 0)
+    if (place == NULL && manifest_rules_count_of(list(reading, "hooks")) > 0)
         manifest->roles = MANIFEST_OBSERVER;
     if ((manifest->roles & MANIFEST_COMPACTOR) && !manifest->hooks[MANIFEST_PRE_COMPACT])
         problems_at(reading->problems, ROLE_WITHOUT_HOOK, place, "add pre_compact to hooks",
@@ -360,7 +361,7 @@ static void take_roles(const struct reading *reading)
 
 /* -- methods, notifications, tools ------------------------------------------------------------- */
 
-static bool is_reserved(struct kg_str name)
+static bool manifest_rules_is_reserved(struct kg_str name)
 {
     static const char *const names[] = {"config.update", "projects.activated",
                                         "projects.deactivated"};
@@ -373,8 +374,8 @@ static bool is_reserved(struct kg_str name)
 static void check_reserved(const struct reading *reading, const char *key)
 {
     const struct kg_node *names = list(reading, key);
-    for (size_t i = 0; i < count_of(names); i++)
-        if (names->items[i].type == KG_STRING && is_reserved(names->items[i].text))
+    for (size_t i = 0; i < manifest_rules_count_of(names); i++)
+        if (names->items[i].type == KG_STRING && manifest_rules_is_reserved(names->items[i].text))
             problems_at(reading->problems, METHOD_RESERVED, &names->items[i],
                         "kaged., system. and the system's own methods are taken",
                         "%s: \"%.*s\" is reserved for kaged", key,
@@ -447,8 +448,8 @@ static void report_unnamed(const struct reading *reading, const char *map,
 
 static void take_schemas(const struct reading *reading)
 {
-    const struct kg_node *schemas = map(reading, "schemas");
-    for (size_t i = 0; i < count_of(schemas); i++) {
+    const struct kg_node *schemas = manifest_rules_map(reading, "schemas");
+    for (size_t i = 0; i < manifest_rules_count_of(schemas); i++) {
         const struct kg_member *member = &schemas->members[i];
         struct manifest_method *method = method_named(reading, member->key);
         if (method == NULL) {
@@ -460,9 +461,11 @@ static void take_schemas(const struct reading *reading)
         }
         char what[200];
         snprintf(what, sizeof(what), "schemas.%s.params", method->name);
-        method->params = compile(reading, kg_node_get(&member->value, "params"), what);
+        method->params =
+            manifest_rules_compile(reading, kg_node_get(&member->value, "params"), what);
         snprintf(what, sizeof(what), "schemas.%s.result", method->name);
-        method->result = compile(reading, kg_node_get(&member->value, "result"), what);
+        method->result =
+            manifest_rules_compile(reading, kg_node_get(&member->value, "result"), what);
     }
 }
 
@@ -476,7 +479,7 @@ static void check_tool_is_new(const struct reading *reading, const struct kg_nod
         }
 }
 
-static void take_tool(const struct reading *reading, const struct kg_node *node)
+static void manifest_rules_take_tool(const struct reading *reading, const struct kg_node *node)
 {
     const struct kg_node *name = kg_node_typed(node, "name", KG_STRING);
     const struct kg_node *description = kg_node_typed(node, "description", KG_STRING);
@@ -484,13 +487,13 @@ static void take_tool(const struct reading *reading, const struct kg_node *node)
         return;
     check_tool_is_new(reading, name);
     struct manifest_tool *tool = &reading->manifest->tools[reading->manifest->tool_count++];
-    tool->name = keep(reading, name->text);
-    tool->description = keep(reading, description->text);
+    tool->name = manifest_rules_keep(reading, name->text);
+    tool->description = manifest_rules_keep(reading, description->text);
     tool->node = node;
     tool->parameters_node = kg_node_get(node, "parameters_schema");
     char what[128];
     snprintf(what, sizeof(what), "the parameters_schema of %s", tool->name);
-    tool->parameters = compile(reading, tool->parameters_node, what);
+    tool->parameters = manifest_rules_compile(reading, tool->parameters_node, what);
 }
 
 /* Names of tools have the plugin's before theirs, and there two letters are the least. */
@@ -503,15 +506,15 @@ static void check_tool_prefix(const struct reading *reading)
                     KG_STR_ARG(name->text));
 }
 
-static void take_tools(const struct reading *reading)
+static void manifest_rules_take_tools(const struct reading *reading)
 {
     const struct kg_node *tools = list(reading, "tools");
-    if (count_of(tools) > 0)
+    if (manifest_rules_count_of(tools) > 0)
         check_tool_prefix(reading);
     reading->manifest->tools =
-        kg_alloc_array(count_of(tools) + 1, sizeof(*reading->manifest->tools));
-    for (size_t i = 0; i < count_of(tools); i++)
-        take_tool(reading, &tools->items[i]);
+        kg_alloc_array(manifest_rules_count_of(tools) + 1, sizeof(*reading->manifest->tools));
+    for (size_t i = 0; i < manifest_rules_count_of(tools); i++)
+        manifest_rules_take_tool(reading, &tools->items[i]);
 }
 
 /* Tools go by their own name, or with the plugin's before it, as they are called. */
@@ -545,8 +548,8 @@ static void report_untimed(const struct reading *reading, const struct kg_member
 /* A plugin may list its tools among its methods, too: then both have it. */
 static void take_timeouts(const struct reading *reading)
 {
-    const struct kg_node *timeouts = map(reading, "timeouts");
-    for (size_t i = 0; i < count_of(timeouts); i++) {
+    const struct kg_node *timeouts = manifest_rules_map(reading, "timeouts");
+    for (size_t i = 0; i < manifest_rules_count_of(timeouts); i++) {
         const struct kg_member *member = &timeouts->members[i];
         uint64_t timeout_ms = (uint64_t)int_value(&member->value) * 1000;
         struct manifest_method *method = method_named(reading, member->key);
@@ -564,7 +567,7 @@ static void check_offers(const struct reading *reading)
 {
     static const char *const offers[] = {"methods", "hooks", "tools", "notifications"};
     for (size_t i = 0; i < KG_COUNT(offers); i++)
-        if (count_of(kg_node_typed(reading->root, offers[i], KG_ARRAY)) > 0)
+        if (manifest_rules_count_of(kg_node_typed(reading->root, offers[i], KG_ARRAY)) > 0)
             return;
     if (reading->manifest->is_mcp)
         return;
@@ -578,7 +581,7 @@ const char *const manifest_process_names[] = {"shared", "project", "session", NU
 
 static bool has_any(const struct reading *reading, const char *key)
 {
-    return count_of(kg_node_typed(reading->root, key, KG_ARRAY)) > 0;
+    return manifest_rules_count_of(kg_node_typed(reading->root, key, KG_ARRAY)) > 0;
 }
 
 /* The first capability that reaches into a project; NULL: none does. */
@@ -590,7 +593,7 @@ static const struct capability *of_project(const struct manifest *manifest)
     return NULL;
 }
 
-static void take_process(const struct reading *reading)
+static void manifest_rules_take_process(const struct reading *reading)
 {
     struct manifest *manifest = reading->manifest;
     const struct kg_node *said = text(reading, "process");
@@ -626,25 +629,27 @@ static void take_start(const struct reading *reading)
 static void take_config_schemas(const struct reading *reading)
 {
     struct manifest *manifest = reading->manifest;
-    manifest->config_schema_node = map(reading, "config_schema");
-    manifest->system_config_schema_node = map(reading, "system_config_schema");
-    manifest->config_schema = compile(reading, manifest->config_schema_node, "config_schema");
-    manifest->system_config_schema =
-        compile(reading, manifest->system_config_schema_node, "system_config_schema");
+    manifest->config_schema_node = manifest_rules_map(reading, "config_schema");
+    manifest->system_config_schema_node = manifest_rules_map(reading, "system_config_schema");
+    manifest->config_schema =
+        manifest_rules_compile(reading, manifest->config_schema_node, "config_schema");
+    manifest->system_config_schema = manifest_rules_compile(
+        reading, manifest->system_config_schema_node, "system_config_schema");
 }
 
-static const struct kg_node *properties_of(const struct reading *reading, const char *schema)
+static const struct kg_node *manifest_rules_properties_of(const struct reading *reading,
+                                                          const char *schema)
 {
-    return kg_node_typed(map(reading, schema), "properties", KG_OBJECT);
+    return kg_node_typed(manifest_rules_map(reading, schema), "properties", KG_OBJECT);
 }
 
 static void check_config_fields(const struct reading *reading)
 {
     static const char *const reserved[] = {"installed", "local",   "config",
                                            "hash",      "process", "system_config"};
-    const struct kg_node *project = properties_of(reading, "config_schema");
-    const struct kg_node *system = properties_of(reading, "system_config_schema");
-    for (size_t i = 0; i < count_of(system); i++) {
+    const struct kg_node *project = manifest_rules_properties_of(reading, "config_schema");
+    const struct kg_node *system = manifest_rules_properties_of(reading, "system_config_schema");
+    for (size_t i = 0; i < manifest_rules_count_of(system); i++) {
         const struct kg_member *member = &system->members[i];
         if (kg_node_member(project, member->key) != NULL)
             kg_problems_add(reading->problems, &manifest_rows[MANIFEST_CONFIG_OVERLAP],
@@ -682,11 +687,11 @@ static bool schema_type_fits(const struct kg_node *field, const char *type)
     return kg_node_has_text(declared_type, kg_str(type));
 }
 
-static bool same_texts(const struct kg_node *a, const struct kg_node *b)
+static bool manifest_rules_same_texts(const struct kg_node *a, const struct kg_node *b)
 {
-    if (count_of(a) != count_of(b))
+    if (manifest_rules_count_of(a) != manifest_rules_count_of(b))
         return false;
-    for (size_t i = 0; i < count_of(a); i++)
+    for (size_t i = 0; i < manifest_rules_count_of(a); i++)
         if (a->items[i].type != KG_STRING || !kg_node_has_text(b, a->items[i].text))
             return false;
     return true;
@@ -708,7 +713,7 @@ static void check_knob_type(const struct reading *reading, const struct manifest
                     "the knob \"%s\" is of the type %s, which config_schema does not allow for "
                     "\"%s\"",
                     knob->name, knob->type, knob->field);
-    else if (values != NULL && (allowed == NULL || !same_texts(values, allowed)))
+    else if (values != NULL && (allowed == NULL || !manifest_rules_same_texts(values, allowed)))
         problems_at(reading->problems, KNOB_TYPE, values, "give both the same values",
                     "the values of the knob \"%s\" are not those of the enum of \"%s\"", knob->name,
                     knob->field);
@@ -720,14 +725,15 @@ static const char *range_problem(const struct kg_node *knob, const struct kg_nod
                          *max = kg_node_typed(knob, "max", KG_NUMBER);
     if (min == NULL || max == NULL || fallback->type != KG_NUMBER)
         return NULL;
-    if (number_of(min) > number_of(max))
+    if (manifest_rules_number_of(min) > manifest_rules_number_of(max))
         return "min is larger than max";
-    return number_of(fallback) < number_of(min) || number_of(fallback) > number_of(max)
+    return manifest_rules_number_of(fallback) < manifest_rules_number_of(min) ||
+                   manifest_rules_number_of(fallback) > manifest_rules_number_of(max)
                ? "the default is not between min and max"
                : NULL;
 }
 
-static size_t characters(struct kg_str text)
+static size_t manifest_rules_characters(struct kg_str text)
 {
     size_t count = 0;
     for (size_t i = 0; i < text.length; i++)
@@ -752,7 +758,8 @@ static const char *default_problem(const struct manifest_knob *knob)
         return "the default is not one of the values";
     if (manifest_knob_is_path(knob) && !manifest_knob_allows(knob, fallback->text))
         return "the default has none of the prefixes";
-    if (max_length != NULL && (double)characters(fallback->text) > number_of(max_length))
+    if (max_length != NULL &&
+        (double)manifest_rules_characters(fallback->text) > manifest_rules_number_of(max_length))
         return "the default is longer than max_length";
     return NULL;
 }
@@ -763,14 +770,14 @@ static const struct kg_node *bound_field(const struct reading *reading, struct m
     const struct kg_node *binds = kg_node_typed(knob->node, "binds_to", KG_STRING);
     if (binds == NULL)
         return NULL;
-    const struct kg_node *project = properties_of(reading, "config_schema");
-    const struct kg_node *system = properties_of(reading, "system_config_schema");
+    const struct kg_node *project = manifest_rules_properties_of(reading, "config_schema");
+    const struct kg_node *system = manifest_rules_properties_of(reading, "system_config_schema");
     struct kg_str path = binds->text;
     bool config = kg_str_starts(path, "config.");
     struct kg_str field = config ? (struct kg_str){path.data + 7, path.length - 7} : KG_STR_NULL;
     const struct kg_member *found = config ? kg_node_member(project, field) : NULL;
     if (found != NULL) {
-        knob->field = keep(reading, field);
+        knob->field = manifest_rules_keep(reading, field);
         return &found->value;
     }
     if (kg_str_starts(path, "system_config.") ||
@@ -792,9 +799,9 @@ static void take_knob(const struct reading *reading, const struct kg_member *mem
     if (type == NULL)
         return;
     struct manifest_knob *knob = &reading->manifest->knobs[reading->manifest->knob_count++];
-    knob->name = keep(reading, member->key);
+    knob->name = manifest_rules_keep(reading, member->key);
     knob->node = &member->value;
-    knob->type = keep(reading, type->text);
+    knob->type = manifest_rules_keep(reading, type->text);
     const struct kg_node *field = bound_field(reading, knob);
     if (field != NULL)
         check_knob_type(reading, knob, field);
@@ -806,20 +813,36 @@ static void take_knob(const struct reading *reading, const struct kg_member *mem
 
 static void take_knobs(const struct reading *reading)
 {
-    const struct kg_node *knobs = map(reading, "knobs");
+    const struct kg_node *knobs = manifest_rules_map(reading, "knobs");
     reading->manifest->knobs =
-        kg_alloc_array(count_of(knobs) + 1, sizeof(*reading->manifest->knobs));
-    for (size_t i = 0; i < count_of(knobs); i++)
+        kg_alloc_array(manifest_rules_count_of(knobs) + 1, sizeof(*reading->manifest->knobs));
+    for (size_t i = 0; i < manifest_rules_count_of(knobs); i++)
         take_knob(reading, &knobs->members[i]);
 }
 
 /* -- the table --------------------------------------------------------------------------------- */
 
 static void (*const rules[])(const struct reading *reading) = {
-    take_protocol, take_identity,     check_name,          check_package,       take_command,
-    take_env,      take_capabilities, take_remote,         take_hooks,          take_roles,
-    take_methods,  take_schemas,      take_tools,          take_timeouts,       check_offers,
-    take_process,  take_start,        take_config_schemas, check_config_fields, take_knobs,
+    take_protocol,
+    take_identity,
+    manifest_rules_check_name,
+    manifest_rules_check_package,
+    manifest_rules_take_command,
+    manifest_rules_take_env,
+    take_capabilities,
+    take_remote,
+    manifest_rules_take_hooks,
+    take_roles,
+    take_methods,
+    take_schemas,
+    manifest_rules_take_tools,
+    take_timeouts,
+    check_offers,
+    manifest_rules_take_process,
+    take_start,
+    take_config_schemas,
+    check_config_fields,
+    take_knobs,
 };
 
 void rules_apply(struct manifest *manifest, const struct kg_node *root,

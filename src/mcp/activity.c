@@ -14,19 +14,19 @@
 #define TIDY_EVERY      60    /* bunches */
 #define DAY_MS          ((int64_t)24 * 3600 * 1000)
 
-static bool is_off(const struct mcp *mcp)
+static bool activity_is_off(const struct mcp *mcp)
 {
     return strcmp(host_config(mcp->host)->mcp_activity, "off") == 0;
 }
 
-static bool is_full(const struct mcp *mcp)
+static bool activity_is_full(const struct mcp *mcp)
 {
     return strcmp(host_config(mcp->host)->mcp_activity, "full") == 0;
 }
 
 /* -- keeping ----------------------------------------------------------------------------------- */
 
-static void on_kept(void *data, const struct kg_err *err_or_null)
+static void activity_on_kept(void *data, const struct kg_err *err_or_null)
 {
     struct mcp *mcp = data;
     mcp->activity.is_writing = false;
@@ -38,7 +38,7 @@ static void on_kept(void *data, const struct kg_err *err_or_null)
     mcp->activity.lost = 0;
 }
 
-static void flush(struct mcp *mcp)
+static void activity_flush(struct mcp *mcp)
 {
     struct mcp_activity *activity = &mcp->activity;
     const struct config *config = host_config(mcp->host);
@@ -52,23 +52,23 @@ static void flush(struct mcp *mcp)
         .bytes_max = activity->bunches++ % TIDY_EVERY == 0 ? config->mcp_activity_mb << 20 : 0,
     };
     activity->is_writing = true;
-    state_keep_mcp_calls(host_keeper(mcp->host), &calls, on_kept, mcp);
+    state_keep_mcp_calls(host_keeper(mcp->host), &calls, activity_on_kept, mcp);
     activity->bunch.length = 0;
 }
 
-static void on_due(struct loop_timer *timer)
+static void activity_on_due(struct loop_timer *timer)
 {
     struct mcp *mcp = KG_CONTAINER(timer, struct mcp, activity.timer);
     if (mcp->activity.is_writing)
-        loop_timer_start(host_loop(mcp->host), timer, FLUSH_MS, on_due);
+        loop_timer_start(host_loop(mcp->host), timer, FLUSH_MS, activity_on_due);
     else
-        flush(mcp);
+        activity_flush(mcp);
 }
 
 void mcp_activity_close(struct mcp *mcp)
 {
     if (mcp->activity.bunch.length > 0)
-        flush(mcp);
+        activity_flush(mcp);
     state_keeper_drain(host_keeper(mcp->host)); /* who is told is freed next */
     kg_buf_free(&mcp->activity.bunch);
 }
@@ -93,7 +93,8 @@ static void put_payload(struct kg_json_writer *json, const char *key, const stru
     kg_json_named_str(json, key, text);
 }
 
-static void put_text(struct kg_json_writer *json, const char *key, const char *text_or_null)
+static void activity_put_text(struct kg_json_writer *json, const char *key,
+                              const char *text_or_null)
 {
     if (text_or_null != NULL && text_or_null[0] != '\0')
         kg_json_named_text(json, key, text_or_null);
@@ -105,7 +106,7 @@ void mcp_activity_add(const struct mcp_call *call, const char *outcome, struct k
     struct kg_buf *bunch = &mcp->activity.bunch;
     struct kg_json_writer json = {.buf = bunch, .comma = bunch->length > 0};
     struct kg_str tool = kg_str_from(call->method, strlen(call->plugin) + 1);
-    if (is_off(mcp))
+    if (activity_is_off(mcp))
         return;
     if (bunch->length > BUNCH_MAX_BYTES) {
         mcp->activity.lost++;
@@ -117,8 +118,8 @@ void mcp_activity_add(const struct mcp_call *call, const char *outcome, struct k
     kg_json_named_int(&json, "at_ms", kg_wall_ms());
     kg_json_named_text(&json, "client", call->client_name);
     kg_json_named_text(&json, "owner", call->owner);
-    put_text(&json, "operator", call->asker->operator_id);
-    put_text(&json, "project", call->asker->project_id);
+    activity_put_text(&json, "operator", call->asker->operator_id);
+    activity_put_text(&json, "project", call->asker->project_id);
     kg_json_named_text(&json, "plugin", call->plugin);
     kg_json_named_str(&json, "tool", tool);
     kg_json_named_int(&json, "bytes_in", (int64_t)call->arguments.length);
@@ -126,13 +127,13 @@ void mcp_activity_add(const struct mcp_call *call, const char *outcome, struct k
     kg_json_named_int(&json, "duration_ms",
                       (int64_t)(loop_now_ms(host_loop(mcp->host)) - call->began_ms));
     kg_json_named_text(&json, "outcome", outcome);
-    if (is_full(mcp)) {
+    if (activity_is_full(mcp)) {
         put_payload(&json, "arguments", call, true, call->arguments);
         put_payload(&json, "result", call, false, result);
     }
     kg_json_end(&json, '}');
     if (!loop_timer_running(&mcp->activity.timer))
-        loop_timer_start(host_loop(mcp->host), &mcp->activity.timer, FLUSH_MS, on_due);
+        loop_timer_start(host_loop(mcp->host), &mcp->activity.timer, FLUSH_MS, activity_on_due);
 }
 
 /* -- reading, off the loop --------------------------------------------------------------------- */
@@ -149,29 +150,30 @@ struct reading {
     void *data;
 };
 
-static void put_named(struct kg_json_writer *json, const char *key, const char *text_or_null)
+static void activity_put_named(struct kg_json_writer *json, const char *key,
+                               const char *text_or_null)
 {
     kg_json_named_text(json, key, text_or_null);
 }
 
-static void put_row(void *data, const struct state_mcp_call *row)
+static void activity_put_row(void *data, const struct state_mcp_call *row)
 {
     struct kg_json_writer *json = data;
     kg_json_begin(json, '{');
     kg_json_named_int(json, "id", row->id);
     kg_json_named_time(json, "at", row->at_ms);
-    put_named(json, "client", row->client);
-    put_named(json, "owner", row->owner);
-    put_named(json, "operator", row->operator_id);
-    put_named(json, "project", row->project);
-    put_named(json, "plugin", row->plugin);
-    put_named(json, "tool", row->tool);
+    activity_put_named(json, "client", row->client);
+    activity_put_named(json, "owner", row->owner);
+    activity_put_named(json, "operator", row->operator_id);
+    activity_put_named(json, "project", row->project);
+    activity_put_named(json, "plugin", row->plugin);
+    activity_put_named(json, "tool", row->tool);
     kg_json_named_int(json, "bytes_in", row->bytes_in);
     kg_json_named_int(json, "bytes_out", row->bytes_out);
     kg_json_named_int(json, "duration_ms", row->duration_ms);
-    put_named(json, "outcome", row->outcome);
-    put_named(json, "arguments", row->arguments);
-    put_named(json, "result", row->result);
+    activity_put_named(json, "outcome", row->outcome);
+    activity_put_named(json, "arguments", row->arguments);
+    activity_put_named(json, "result", row->result);
     kg_json_end(json, '}');
 }
 
@@ -190,13 +192,13 @@ static void run_reading(struct loop_job *job)
         return;
     kg_json_begin(&json, '{');
     kg_json_named_begin(&json, "calls", '[');
-    reading->result = state_mcp_calls(state, &query, put_row, &json, &reading->err);
+    reading->result = state_mcp_calls(state, &query, activity_put_row, &json, &reading->err);
     kg_json_end(&json, ']');
     kg_json_end(&json, '}');
     state_close(state);
 }
 
-static void on_read(struct loop_job *job)
+static void activity_on_read(struct loop_job *job)
 {
     struct reading *reading = KG_CONTAINER(job, struct reading, job);
     reading->on_done(reading->data, kg_buf_view(&reading->json),
@@ -210,12 +212,12 @@ static void on_read(struct loop_job *job)
 }
 
 /* What is not kept yet comes first. */
-static void on_flushed(void *data, const struct kg_err *err_or_null)
+static void activity_on_flushed(void *data, const struct kg_err *err_or_null)
 {
     struct reading *reading = data;
     (void)err_or_null;
     reading->job.run = run_reading;
-    reading->job.done = on_read;
+    reading->job.done = activity_on_read;
     host_store_job(reading->mcp->host, &reading->job);
 }
 
@@ -231,8 +233,8 @@ void mcp_log(struct mcp *mcp, const struct mcp_log_query *query, mcp_log_fn *on_
     reading->limit = query->limit;
     reading->on_done = on_done;
     reading->data = data;
-    flush(mcp);
-    state_when_kept(host_keeper(mcp->host), on_flushed, reading);
+    activity_flush(mcp);
+    state_when_kept(host_keeper(mcp->host), activity_on_flushed, reading);
 }
 
 void mcp_log_forget(struct mcp *mcp, state_kept_fn *on_done, void *data)
@@ -245,7 +247,7 @@ void mcp_log_forget(struct mcp *mcp, state_kept_fn *on_done, void *data)
 
 /* -- who is connected -------------------------------------------------------------------------- */
 
-static void put_last(struct kg_json_writer *json, const struct mcp_last *last)
+static void activity_put_last(struct kg_json_writer *json, const struct mcp_last *last)
 {
     kg_json_named_int(json, "calls", (int64_t)last->calls);
     kg_json_named_text(json, "last_tool", last->tool);
@@ -264,7 +266,7 @@ void mcp_last_note(struct mcp_last *last, const struct mcp_call *call, const cha
     last->at_ms = kg_wall_ms();
 }
 
-static void put_client(struct kg_json_writer *json, const struct mcp_client *client)
+static void activity_put_client(struct kg_json_writer *json, const struct mcp_client *client)
 {
     kg_auto(kg_free) char *name = kg_format("%s %s", client->name, client->version);
     kg_json_begin(json, '{');
@@ -279,7 +281,7 @@ static void put_client(struct kg_json_writer *json, const struct mcp_client *cli
                        : client->profile[0] != '\0' ? client->profile
                                                     : NULL);
     kg_json_named_int(json, "in_flight", client->call_count);
-    put_last(json, &client->last);
+    activity_put_last(json, &client->last);
     kg_json_end(json, '}');
 }
 
@@ -295,7 +297,7 @@ static void put_visitor(struct kg_json_writer *json, const struct mcp_visitor *v
     kg_json_named_text(json, "project", NULL);
     kg_json_named_text(json, "profile", NULL);
     kg_json_named_int(json, "in_flight", 0);
-    put_last(json, &visitor->last);
+    activity_put_last(json, &visitor->last);
     kg_json_end(json, '}');
 }
 
@@ -306,7 +308,7 @@ void mcp_clients_json(const struct mcp *mcp, struct kg_buf *ret_json)
     kg_json_named_text(&json, "activity", host_config(mcp->host)->mcp_activity);
     kg_json_named_begin(&json, "clients", '[');
     for (const struct mcp_client *at = mcp->clients; at != NULL; at = at->next)
-        put_client(&json, at);
+        activity_put_client(&json, at);
     for (size_t i = 0; i < MCP_VISITORS_MAX; i++)
         if (mcp->visitors[i].owner != NULL)
             put_visitor(&json, &mcp->visitors[i]);

@@ -54,7 +54,7 @@ static void put_sample(struct kg_json_writer *json, struct kg_str params)
 }
 
 /* The method and the params of the protocol's request. */
-static void put_request(struct kg_json_writer *json, const struct host_ask *ask)
+static void mcp_asks_put_request(struct kg_json_writer *json, const struct host_ask *ask)
 {
     static const char *const methods[HOST_ASK_KIND_COUNT] = {[HOST_ASK_FORM] = "elicitation/create",
                                                              [HOST_ASK_URL] = "elicitation/create",
@@ -94,7 +94,7 @@ void mcp_asks_free(struct mcp_call *call)
 }
 
 /* False: it does not fit, and the question goes on. The call may be over after it. */
-static bool settle(struct mcp_call *call, struct mcp_ask *ask, struct kg_str answer)
+static bool mcp_asks_settle(struct mcp_call *call, struct mcp_ask *ask, struct kg_str answer)
 {
     struct kg_err err;
     struct host_ask *asked = ask->ask;
@@ -121,14 +121,14 @@ static bool tell_legacy(struct mcp_call *call, struct mcp_ask *ask)
     kg_json_begin(&json, '{');
     kg_json_named_text(&json, "jsonrpc", "2.0");
     kg_json_named_int(&json, "id", (int64_t)ask->id);
-    put_request(&json, ask->ask);
+    mcp_asks_put_request(&json, ask->ask);
     kg_json_end(&json, '}');
     mcp_stream_put(call->stream, kg_buf_view(&message));
     return true;
 }
 
-static struct mcp_ask *find_asked(const struct mcp_client *client, uint64_t id,
-                                  struct mcp_call **ret_call)
+static struct mcp_ask *mcp_asks_find_asked(const struct mcp_client *client, uint64_t id,
+                                           struct mcp_call **ret_call)
 {
     for (struct mcp_call *call = client->mcp->calls; call != NULL; call = call->next)
         for (struct mcp_ask *at = call->client == client ? call->asks : NULL; at; at = at->next)
@@ -139,7 +139,7 @@ static struct mcp_ask *find_asked(const struct mcp_client *client, uint64_t id,
     return NULL;
 }
 
-static void fail(struct mcp_call *call, struct mcp_ask *ask, struct kg_str error)
+static void mcp_asks_fail(struct mcp_call *call, struct mcp_ask *ask, struct kg_str error)
 {
     kg_auto(kg_buf_free) struct kg_buf words = {0};
     struct kg_err err;
@@ -155,20 +155,21 @@ static void fail(struct mcp_call *call, struct mcp_ask *ask, struct kg_str error
 void mcp_asks_answered(struct mcp_client *client, const struct rpc_message *message)
 {
     struct mcp_call *call;
-    struct mcp_ask *ask = message->has_id ? find_asked(client, (uint64_t)message->id, &call) : NULL;
+    struct mcp_ask *ask =
+        message->has_id ? mcp_asks_find_asked(client, (uint64_t)message->id, &call) : NULL;
     if (ask == NULL)
         return;
     if (message->kind == RPC_ERROR) {
-        fail(call, ask, message->error);
+        mcp_asks_fail(call, ask, message->error);
         return;
     }
-    if (settle(call, ask, message->result))
+    if (mcp_asks_settle(call, ask, message->result))
         return;
     kg_log_about(KG_INFO, ask->ask->plugin, "the client's answer to its question does not fit");
     if (ask->ask->kind == HOST_ASK_SAMPLE || ask->ask->kind == HOST_ASK_ROOTS)
-        fail(call, ask, KG_STR("{\"message\":\"its answer does not fit\"}"));
+        mcp_asks_fail(call, ask, KG_STR("{\"message\":\"its answer does not fit\"}"));
     else
-        (void)settle(call, ask, KG_STR(CANCEL));
+        (void)mcp_asks_settle(call, ask, KG_STR(CANCEL));
 }
 
 /* -- the modern era ---------------------------------------------------------------------------- */
@@ -190,7 +191,7 @@ static struct mcp_call *take_responses(struct mcp_call *call)
         struct kg_str answer;
         bool found = !ask->is_tried && find_response(kg_buf_view(&responses), ask->key, &answer);
         ask->is_tried = true;
-        if (!found || !settle(call, ask, answer)) {
+        if (!found || !mcp_asks_settle(call, ask, answer)) {
             ask = found ? call->asks : ask->next;
             continue;
         }
@@ -202,7 +203,7 @@ static struct mcp_call *take_responses(struct mcp_call *call)
     return call;
 }
 
-static void put_wanted(struct kg_buf *out, const struct mcp_call *call)
+static void mcp_asks_put_wanted(struct kg_buf *out, const struct mcp_call *call)
 {
     struct kg_json_writer json = kg_json_writer(out);
     kg_json_begin(&json, '{');
@@ -210,7 +211,7 @@ static void put_wanted(struct kg_buf *out, const struct mcp_call *call)
     kg_json_named_begin(&json, "inputRequests", '{');
     for (const struct mcp_ask *at = call->asks; at != NULL; at = at->next) {
         kg_json_named_begin(&json, at->key, '{');
-        put_request(&json, at->ask);
+        mcp_asks_put_request(&json, at->ask);
         kg_json_end(&json, '}');
     }
     kg_json_end(&json, '}');
@@ -218,7 +219,7 @@ static void put_wanted(struct kg_buf *out, const struct mcp_call *call)
     kg_json_end(&json, '}');
 }
 
-static void on_due(struct loop_timer *timer)
+static void mcp_asks_on_due(struct loop_timer *timer)
 {
     struct mcp_call *call = KG_CONTAINER(timer, struct mcp_call, asks_timer);
     kg_auto(kg_buf_free) struct kg_buf wanted = {0};
@@ -226,15 +227,15 @@ static void on_due(struct loop_timer *timer)
     if (call == NULL || call->asks == NULL || call->exchange == NULL)
         return;
     mcp_make_chance(call->state, sizeof(call->state) / 2);
-    put_wanted(&wanted, call);
+    mcp_asks_put_wanted(&wanted, call);
     mcp_call_pause(call, kg_buf_view(&wanted));
 }
 
 /* Once all that is asked now is known, and nobody is called back any more. */
-static void look_soon(struct mcp_call *call)
+static void mcp_asks_look_soon(struct mcp_call *call)
 {
     if (!loop_timer_running(&call->asks_timer))
-        loop_timer_start(host_loop(call->mcp->host), &call->asks_timer, 0, on_due);
+        loop_timer_start(host_loop(call->mcp->host), &call->asks_timer, 0, mcp_asks_on_due);
 }
 
 /* Those that wait for their owner have no connection that would bound them. */
@@ -255,7 +256,7 @@ static bool has_key(const struct mcp_call *call, const char *key)
 }
 
 /* The server's own name for it, or else ours. */
-static char *key_of(const struct host_ask *ask)
+static char *mcp_asks_key_of(const struct host_ask *ask)
 {
     struct kg_str raw = ask->key;
     char decoded[KEY_MAX_BYTES + 2];
@@ -268,7 +269,7 @@ static char *key_of(const struct host_ask *ask)
 
 /* -- the host ---------------------------------------------------------------------------------- */
 
-static unsigned can(void *data)
+static unsigned mcp_asks_can(void *data)
 {
     return ((const struct mcp_call *)data)->declared;
 }
@@ -276,7 +277,7 @@ static unsigned can(void *data)
 static bool ask_client(void *data, struct host_ask *asked)
 {
     struct mcp_call *call = data;
-    kg_auto(kg_free) char *key = key_of(asked);
+    kg_auto(kg_free) char *key = mcp_asks_key_of(asked);
     if ((call->declared & 1u << asked->kind) == 0 || has_key(call, key) ||
         (call->era == MCP_ERA_MODERN && !may_pause(call)))
         return false;
@@ -286,7 +287,7 @@ static bool ask_client(void *data, struct host_ask *asked)
     ask->next = call->asks;
     call->asks = ask;
     if (call->era == MCP_ERA_MODERN) {
-        look_soon(call);
+        mcp_asks_look_soon(call);
         return true;
     }
     bool is_told = tell_legacy(call, ask);
@@ -295,7 +296,7 @@ static bool ask_client(void *data, struct host_ask *asked)
     return is_told;
 }
 
-static void withdraw(void *data, struct host_ask *asked, const char *why)
+static void mcp_asks_withdraw(void *data, struct host_ask *asked, const char *why)
 {
     struct mcp_call *call = data;
     struct mcp_ask *ask = call->asks;
@@ -319,13 +320,14 @@ static void withdraw(void *data, struct host_ask *asked, const char *why)
     ask_free(call, ask);
 }
 
-const struct host_asked_ops mcp_asked_ops = {.can = can, .ask = ask_client, .withdraw = withdraw};
+const struct host_asked_ops mcp_asked_ops = {
+    .can = mcp_asks_can, .ask = ask_client, .withdraw = mcp_asks_withdraw};
 
 /* -- the client comes back --------------------------------------------------------------------- */
 
 /* What of its params is about that, and nothing that a server is told. */
-static const char *read_again(struct kg_str params, struct kg_str *ret_state,
-                              struct kg_str *ret_responses)
+static const char *mcp_asks_read_again(struct kg_str params, struct kg_str *ret_state,
+                                       struct kg_str *ret_responses)
 {
     *ret_state = *ret_responses = KG_STR_NULL;
     if (kg_json_member(params, "requestState", ret_state) &&
@@ -351,7 +353,7 @@ void mcp_asks_bring(struct mcp_call *call, struct kg_str params)
 {
     struct kg_str state, responses;
     call->responses.length = 0;
-    if (call->era == MCP_ERA_MODERN && read_again(params, &state, &responses) == NULL)
+    if (call->era == MCP_ERA_MODERN && mcp_asks_read_again(params, &state, &responses) == NULL)
         kg_buf_str(&call->responses, responses);
 }
 
@@ -359,7 +361,7 @@ bool mcp_call_again(struct mcp_exchange *exchange, struct kg_str params, struct 
                     const char *plugin, struct kg_str arguments)
 {
     struct kg_str state, responses;
-    const char *wrong = read_again(params, &state, &responses);
+    const char *wrong = mcp_asks_read_again(params, &state, &responses);
     if (exchange->era != MCP_ERA_MODERN || (wrong == NULL && state.data == NULL))
         return false;
     struct mcp_call *call = wrong == NULL ? find_paused(exchange, state) : NULL;
@@ -376,6 +378,6 @@ bool mcp_call_again(struct mcp_exchange *exchange, struct kg_str params, struct 
         at->is_tried = false;
     mcp_asks_bring(call, params);
     mcp_call_resume(call, exchange, mcp_progress_token(params));
-    look_soon(call);
+    mcp_asks_look_soon(call);
     return true;
 }

@@ -15,7 +15,7 @@
 
 /* -- its life ---------------------------------------------------------------------------------- */
 
-static void link_call(struct mcp_call *call)
+static void mcp_call_link_call(struct mcp_call *call)
 {
     call->next = call->mcp->calls;
     if (call->next != NULL)
@@ -25,7 +25,7 @@ static void link_call(struct mcp_call *call)
         call->client->call_count++;
 }
 
-static void call_free(struct mcp_call *call)
+static void mcp_call_free(struct mcp_call *call)
 {
     if (call->previous != NULL)
         call->previous->next = call->next;
@@ -60,7 +60,7 @@ struct mcp_call *mcp_call_find(const struct mcp_client *client, struct kg_str id
 }
 
 /* A tool was called, and this came of it. */
-static void note(struct mcp_call *call, const char *outcome, struct kg_str result)
+static void mcp_call_note(struct mcp_call *call, const char *outcome, struct kg_str result)
 {
     struct mcp_last *last = call->client != NULL
                                 ? &call->client->last
@@ -72,24 +72,24 @@ static void note(struct mcp_call *call, const char *outcome, struct kg_str resul
 void mcp_call_cancel(struct mcp_call *call)
 {
     if (call->is_tool)
-        note(call, "cancelled", KG_STR_NULL);
+        mcp_call_note(call, "cancelled", KG_STR_NULL);
     if (call->sent != NULL)
         host_call_cancel(call->sent);
     if (call->in_tool != NULL)
         projects_tool_cancel(call->in_tool);
     if (call->stream != NULL)
         call->stream->has_ended = true;
-    call_free(call);
+    mcp_call_free(call);
 }
 
 /* -- its answer -------------------------------------------------------------------------------- */
 
 /* The call is over. */
-static void say_last(struct mcp_call *call, int status, struct kg_str message)
+static void mcp_call_say_last(struct mcp_call *call, int status, struct kg_str message)
 {
     struct mcp_exchange *exchange = call->exchange;
     struct mcp_stream *stream = call->stream;
-    call_free(call);
+    mcp_call_free(call);
     if (stream != NULL) {
         mcp_stream_put(stream, message);
         mcp_stream_end(stream);
@@ -102,7 +102,7 @@ void mcp_call_answer(struct mcp_call *call, struct kg_str result)
 {
     kg_auto(kg_buf_free) struct kg_buf message = {0};
     mcp_put_result(&message, call->id, result);
-    say_last(call, 200, kg_buf_view(&message));
+    mcp_call_say_last(call, 200, kg_buf_view(&message));
 }
 
 static void mcp_call_refuse(struct mcp_call *call, int code, const char *message,
@@ -110,7 +110,7 @@ static void mcp_call_refuse(struct mcp_call *call, int code, const char *message
 {
     kg_auto(kg_buf_free) struct kg_buf text = {0};
     mcp_put_error(&text, call->id, code, message, data);
-    say_last(call, code == MCP_MISSING_CAPABILITY ? 400 : 200, kg_buf_view(&text));
+    mcp_call_say_last(call, code == MCP_MISSING_CAPABILITY ? 400 : 200, kg_buf_view(&text));
 }
 
 void mcp_call_fail(struct mcp_call *call, const struct kg_err *err)
@@ -120,19 +120,19 @@ void mcp_call_fail(struct mcp_call *call, const struct kg_err *err)
     mcp_call_refuse(call, kg_error_row(err->code)->rpc_code, words, KG_STR_NULL);
 }
 
-static void put_type(struct kg_json_writer *json, enum mcp_era era)
+static void mcp_call_put_type(struct kg_json_writer *json, enum mcp_era era)
 {
     if (era == MCP_ERA_MODERN)
         kg_json_named_text(json, "resultType", "complete");
 }
 
 /* One block of text; raw: it is written as a JSON string already. */
-static void put_text(struct kg_buf *out, enum mcp_era era, struct kg_str text, bool is_raw,
-                     bool is_error)
+static void mcp_call_put_text(struct kg_buf *out, enum mcp_era era, struct kg_str text, bool is_raw,
+                              bool is_error)
 {
     struct kg_json_writer json = kg_json_writer(out);
     kg_json_begin(&json, '{');
-    put_type(&json, era);
+    mcp_call_put_type(&json, era);
     kg_json_named_begin(&json, "content", '[');
     kg_json_begin(&json, '{');
     kg_json_named_text(&json, "type", "text");
@@ -150,22 +150,22 @@ static void put_text(struct kg_buf *out, enum mcp_era era, struct kg_str text, b
 void mcp_reply_text(struct mcp_exchange *exchange, struct kg_str text, bool is_error)
 {
     kg_auto(kg_buf_free) struct kg_buf result = {0};
-    put_text(&result, exchange->era, text, false, is_error);
+    mcp_call_put_text(&result, exchange->era, text, false, is_error);
     mcp_reply_result(exchange, kg_buf_view(&result));
 }
 
 /* With what helps, which often is a command. */
-static void put_failure(struct kg_buf *out, enum mcp_era era, const struct kg_err *err)
+static void mcp_call_put_failure(struct kg_buf *out, enum mcp_era era, const struct kg_err *err)
 {
     kg_auto(kg_buf_free) struct kg_buf words = {0};
     kg_buf_text(&words, err->message);
     if (err->hint[0] != '\0')
         kg_buf_printf(&words, "\n%s", err->hint);
-    put_text(out, era, kg_buf_view(&words), false, true);
+    mcp_call_put_text(out, era, kg_buf_view(&words), false, true);
 }
 
 /* A modern result says which it is; one that says it already is as it is. */
-static void put_typed(struct kg_buf *out, enum mcp_era era, struct kg_str object)
+static void mcp_call_put_typed(struct kg_buf *out, enum mcp_era era, struct kg_str object)
 {
     struct kg_str type;
     if (era != MCP_ERA_MODERN || kg_json_member(object, "resultType", &type)) {
@@ -181,13 +181,14 @@ static void put_typed(struct kg_buf *out, enum mcp_era era, struct kg_str object
 }
 
 /* What an MCP server answers is passed on as it is; of what others answer, text is made. */
-static void put_answer(struct kg_buf *out, const struct mcp_call *call, struct kg_str result)
+static void mcp_call_put_answer(struct kg_buf *out, const struct mcp_call *call,
+                                struct kg_str result)
 {
     struct kg_str content;
     if (call->is_mcp && kg_json_member(result, "content", &content) && content.data[0] == '[')
-        put_typed(out, call->era, result);
+        mcp_call_put_typed(out, call->era, result);
     else
-        put_text(out, call->era, result, result.data[0] == '"', false);
+        mcp_call_put_text(out, call->era, result, result.data[0] == '"', false);
 }
 
 static const char *outcome_of(struct kg_str result, const struct kg_err *err)
@@ -216,32 +217,32 @@ void mcp_call_pass_error(struct mcp_call *call, int64_t code, struct kg_str erro
 }
 
 /* error: the plugin's own, or empty. */
-static void finish(struct mcp_call *call, struct kg_str result, const struct kg_err *err,
-                   struct kg_str error)
+static void mcp_call_finish(struct mcp_call *call, struct kg_str result, const struct kg_err *err,
+                            struct kg_str error)
 {
     kg_auto(kg_buf_free) struct kg_buf text = {0};
     call->sent = NULL;
     call->in_tool = NULL;
-    note(call, outcome_of(result, err), result);
+    mcp_call_note(call, outcome_of(result, err), result);
     if (lacks_capability(call, error)) {
         mcp_call_pass_error(call, MCP_MISSING_CAPABILITY, error);
         return;
     }
     if (err->code == KG_OK)
-        put_answer(&text, call, result);
+        mcp_call_put_answer(&text, call, result);
     else
-        put_failure(&text, call->era, err);
+        mcp_call_put_failure(&text, call->era, err);
     mcp_call_answer(call, kg_buf_view(&text));
 }
 
-static void on_done(void *data, const struct host_reply *reply)
+static void mcp_call_on_done(void *data, const struct host_reply *reply)
 {
-    finish(data, reply->result, &reply->error, reply->plugin_error);
+    mcp_call_finish(data, reply->result, &reply->error, reply->plugin_error);
 }
 
 static void on_tool_done(void *data, const struct projects_tool_reply *reply)
 {
-    finish(data, reply->result, &reply->error, reply->plugin_error);
+    mcp_call_finish(data, reply->result, &reply->error, reply->plugin_error);
 }
 
 /* -- before its answer ------------------------------------------------------------------------- */
@@ -335,7 +336,7 @@ static int send_to_nobodys(struct mcp_call *call, const struct manifest *manifes
         .is_tool = true,
         .params = call->arguments,
         .asker = call->asker,
-        .on_done = on_done,
+        .on_done = mcp_call_on_done,
         .on_progress = mcp_call_progress,
         .asked = &mcp_asked_ops,
         .data = call,
@@ -419,7 +420,7 @@ static const char *read_wanted(struct kg_str params, struct wanted *ret_wanted)
     return NULL;
 }
 
-static struct kg_str keep_text(struct kg_buf *texts, struct kg_str text)
+static struct kg_str mcp_call_keep_text(struct kg_buf *texts, struct kg_str text)
 {
     size_t at = texts->length;
     kg_buf_str(texts, text); /* which was reserved, so that it does not move */
@@ -446,13 +447,13 @@ struct mcp_call *mcp_call_new(struct mcp_exchange *exchange, struct kg_str metho
         exchange->asker, call->client != NULL ? call->client->id : exchange->asker->request_id);
     kg_buf_reserve(&call->texts,
                    exchange->id.length + token.length + method.length + arguments.length);
-    call->id = keep_text(&call->texts, exchange->id);
-    call->token = keep_text(&call->texts, token);
-    call->method = keep_text(&call->texts, method);
-    call->arguments = keep_text(&call->texts, arguments);
+    call->id = mcp_call_keep_text(&call->texts, exchange->id);
+    call->token = mcp_call_keep_text(&call->texts, token);
+    call->method = mcp_call_keep_text(&call->texts, method);
+    call->arguments = mcp_call_keep_text(&call->texts, arguments);
     call->exchange = exchange;
     exchange->call = call;
-    link_call(call);
+    mcp_call_link_call(call);
     return call;
 }
 
@@ -496,16 +497,16 @@ void mcp_call_resume(struct mcp_call *call, struct mcp_exchange *exchange, struc
 {
     call->again.length = 0;
     kg_buf_reserve(&call->again, exchange->id.length + token.length);
-    call->id = keep_text(&call->again, exchange->id);
-    call->token = keep_text(&call->again, token);
+    call->id = mcp_call_keep_text(&call->again, exchange->id);
+    call->token = mcp_call_keep_text(&call->again, token);
     call->has_progress = false;
     call->exchange = exchange;
     exchange->call = call;
     mcp_call_keep(call);
 }
 
-static void begin(struct mcp_exchange *exchange, struct kg_str params, const struct wanted *wanted,
-                  const struct mcp_tool *tool)
+static void mcp_call_begin(struct mcp_exchange *exchange, struct kg_str params,
+                           const struct wanted *wanted, const struct mcp_tool *tool)
 {
     struct kg_err err = {0};
     kg_auto(kg_free) char *method = kg_format("%s.%s", tool->manifest->name, tool->declared->name);
@@ -520,14 +521,14 @@ static void begin(struct mcp_exchange *exchange, struct kg_str params, const str
     int result = exchange->scope.project.length > 0 ? send_to_project(call, exchange, &err)
                                                     : send_to_nobodys(call, tool->manifest, &err);
     if (result < 0) {
-        finish(call, KG_STR_NULL, &err, KG_STR_NULL);
+        mcp_call_finish(call, KG_STR_NULL, &err, KG_STR_NULL);
         return;
     }
     mcp_call_keep(call);
 }
 
 /* The text of an argument as its header has it; false: there is nothing to repeat. */
-static bool put_argument(const struct kg_node *value, struct kg_buf *out)
+static bool mcp_call_put_argument(const struct kg_node *value, struct kg_buf *out)
 {
     if (value == NULL || value->type == KG_NULL)
         return false;
@@ -555,7 +556,7 @@ static const char *compare_params(const struct mcp_exchange *exchange, const str
         kg_auto(kg_free) char *key = kg_str_dup(property->key);
         struct kg_str given = exchange->ops->header(exchange->carrier, name);
         doc = doc != NULL ? doc : kg_json_read(arguments, NULL);
-        bool has_value = doc != NULL && put_argument(kg_node_get(doc->root, key), &text);
+        bool has_value = doc != NULL && mcp_call_put_argument(kg_node_get(doc->root, key), &text);
         if (given.data == NULL ? has_value && !exchange->is_near
                                : !has_value || !header_is(given, kg_buf_view(&text)))
             return "a header Mcp-Param-* does not say what the arguments say";
@@ -602,5 +603,5 @@ void mcp_handle_call(struct mcp_exchange *exchange, struct kg_str params)
              (wrong = compare_params(exchange, &tool, wanted.arguments)) != NULL)
         mcp_reply_error(exchange, 400, MCP_HEADER_MISMATCH, wrong);
     else
-        begin(exchange, params, &wanted, &tool);
+        mcp_call_begin(exchange, params, &wanted, &tool);
 }

@@ -71,7 +71,7 @@ struct mcp_client *mcp_client_of(struct mcp_exchange *exchange, struct kg_str se
 
 /* -- its life ---------------------------------------------------------------------------------- */
 
-static bool is_busy(const struct mcp_client *client)
+static bool mcp_client_is_busy(const struct mcp_client *client)
 {
     const struct mcp_stream *stream = client->streams;
     while (stream != NULL && stream->exchange == NULL)
@@ -79,10 +79,10 @@ static bool is_busy(const struct mcp_client *client)
     return stream != NULL || client->call_count > 0;
 }
 
-static void on_idle(struct loop_timer *timer)
+static void mcp_client_on_idle(struct loop_timer *timer)
 {
     struct mcp_client *client = KG_CONTAINER(timer, struct mcp_client, idle);
-    if (is_busy(client))
+    if (mcp_client_is_busy(client))
         mcp_client_use(client);
     else
         mcp_client_end(client);
@@ -93,18 +93,18 @@ void mcp_client_use(struct mcp_client *client)
     struct host *host = client->mcp->host;
     client->used_ms = loop_now_ms(host_loop(host));
     loop_timer_start(host_loop(host), &client->idle,
-                     (uint64_t)host_config(host)->limits_mcp_idle_ms, on_idle);
+                     (uint64_t)host_config(host)->limits_mcp_idle_ms, mcp_client_on_idle);
 }
 
 /* Room for one more: the one that nobody used for longest goes, unless all are busy. */
-static int make_room(struct mcp *mcp, struct kg_err *err)
+static int mcp_client_make_room(struct mcp *mcp, struct kg_err *err)
 {
     int64_t most = host_config(mcp->host)->limits_mcp_sessions;
     struct mcp_client *oldest = NULL;
     if (kg_map_count(mcp->by_id) < (size_t)most)
         return 0;
     for (struct mcp_client *at = mcp->clients; at != NULL; at = at->next)
-        if (!is_busy(at) && (oldest == NULL || at->used_ms <= oldest->used_ms))
+        if (!mcp_client_is_busy(at) && (oldest == NULL || at->used_ms <= oldest->used_ms))
             oldest = at;
     if (oldest == NULL)
         return kg_fail(err, KG_E_BUSY, "there are %lld sessions already, all in use",
@@ -126,7 +126,7 @@ static void link_client(struct mcp_client *client)
 struct mcp_client *mcp_client_new(struct mcp_exchange *exchange, struct kg_err *err)
 {
     struct mcp *mcp = exchange->scope.mcp;
-    if (make_room(mcp, err) < 0)
+    if (mcp_client_make_room(mcp, err) < 0)
         return NULL;
     struct mcp_client *client = kg_alloc(sizeof(*client));
     client->mcp = mcp;

@@ -52,7 +52,7 @@ static void unlink_kept(struct mcp_exchange *exchange)
 }
 
 /* Its call goes on without it. */
-static void exchange_free(struct mcp_exchange *exchange)
+static void mcp_exchange_free(struct mcp_exchange *exchange)
 {
     struct mcp_client *client = exchange->client;
     if (exchange->is_kept)
@@ -76,16 +76,16 @@ static void exchange_free(struct mcp_exchange *exchange)
 void mcp_reply(struct mcp_exchange *exchange, int status, struct kg_str json)
 {
     exchange->ops->reply(exchange->carrier, status, json);
-    exchange_free(exchange);
+    mcp_exchange_free(exchange);
 }
 
 void mcp_exchange_end(struct mcp_exchange *exchange)
 {
     exchange->ops->end(exchange->carrier);
-    exchange_free(exchange);
+    mcp_exchange_free(exchange);
 }
 
-static void put_head(struct kg_buf *out, struct kg_str id, const char *key)
+static void mcp_exchange_put_head(struct kg_buf *out, struct kg_str id, const char *key)
 {
     kg_buf_text(out, "{\"jsonrpc\":\"2.0\",\"id\":");
     kg_buf_str(out, id.length > 0 ? id : KG_STR("null"));
@@ -95,7 +95,7 @@ static void put_head(struct kg_buf *out, struct kg_str id, const char *key)
 void mcp_put_result(struct kg_buf *out, struct kg_str id, struct kg_str result)
 {
     kg_buf_reserve(out, result.length + id.length + 64);
-    put_head(out, id, "result");
+    mcp_exchange_put_head(out, id, "result");
     kg_buf_str(out, result);
     kg_buf_char(out, '}');
 }
@@ -104,7 +104,7 @@ void mcp_put_error(struct kg_buf *out, struct kg_str id, int code, const char *m
                    struct kg_str data)
 {
     struct kg_json_writer json = kg_json_writer(out);
-    put_head(out, id, "error");
+    mcp_exchange_put_head(out, id, "error");
     kg_json_begin(&json, '{');
     kg_json_named_int(&json, "code", code);
     kg_json_named_text(&json, "message", message);
@@ -168,7 +168,7 @@ void mcp_gone(struct mcp_exchange *exchange)
     exchange->ops->drop(exchange->carrier);
     if (call != NULL && call->era == MCP_ERA_MODERN)
         mcp_call_cancel(call);
-    exchange_free(exchange);
+    mcp_exchange_free(exchange);
 }
 
 static void on_keep_alive(struct loop_timer *timer)

@@ -29,8 +29,8 @@ static const char *legacy_revision(struct kg_str text)
 
 /* -- both eras --------------------------------------------------------------------------------- */
 
-static void put_capability(struct kg_json_writer *json, const char *name, bool changes,
-                           bool subscribes)
+static void mcp_message_put_capability(struct kg_json_writer *json, const char *name, bool changes,
+                                       bool subscribes)
 {
     kg_json_named_begin(json, name, '{');
     if (changes)
@@ -53,16 +53,17 @@ static bool has_offers(const struct mcp_exchange *exchange)
     return manifest != NULL && manifest->is_mcp;
 }
 
-static void put_capabilities(struct kg_json_writer *json, const struct mcp_exchange *exchange)
+static void mcp_message_put_capabilities(struct kg_json_writer *json,
+                                         const struct mcp_exchange *exchange)
 {
     kg_json_named_begin(json, "capabilities", '{');
-    put_capability(json, "tools", true, false);
+    mcp_message_put_capability(json, "tools", true, false);
     if (has_offers(exchange)) {
-        put_capability(json, "resources", true, true);
-        put_capability(json, "prompts", true, false);
-        put_capability(json, "completions", false, false);
+        mcp_message_put_capability(json, "resources", true, true);
+        mcp_message_put_capability(json, "prompts", true, false);
+        mcp_message_put_capability(json, "completions", false, false);
     }
-    put_capability(json, "logging", false, false);
+    mcp_message_put_capability(json, "logging", false, false);
     kg_json_end(json, '}');
 }
 
@@ -219,7 +220,7 @@ static void handle_initialize(struct mcp_exchange *exchange, struct kg_str param
     struct kg_json_writer json = kg_json_writer(&result);
     kg_json_begin(&json, '{');
     kg_json_named_text(&json, "protocolVersion", client->revision);
-    put_capabilities(&json, exchange);
+    mcp_message_put_capabilities(&json, exchange);
     mcp_put_server(&json, &exchange->scope, "serverInfo");
     kg_json_end(&json, '}');
     exchange->ops->add_header(exchange->carrier, "Mcp-Session-Id", client->id);
@@ -258,12 +259,13 @@ static void handle_discover(struct mcp_exchange *exchange, struct kg_str params)
     for (size_t i = 0; i < KG_COUNT(legacy_revisions); i++)
         kg_json_text(&json, legacy_revisions[i]);
     kg_json_end(&json, ']');
-    put_capabilities(&json, exchange);
+    mcp_message_put_capabilities(&json, exchange);
     kg_json_end(&json, '}');
     mcp_reply_result(exchange, kg_buf_view(&result));
 }
 
-static bool wants(const struct kg_node *filter, const char *what, struct kg_json_writer *json)
+static bool mcp_message_wants(const struct kg_node *filter, const char *what,
+                              struct kg_json_writer *json)
 {
     bool wanted = kg_node_is_true(filter, what);
     if (wanted)
@@ -297,9 +299,10 @@ static void put_acknowledged(struct mcp_exchange *exchange, const struct kg_node
     kg_json_named_raw(&json, "io.modelcontextprotocol/subscriptionId", exchange->id);
     kg_json_end(&json, '}');
     kg_json_named_begin(&json, "notifications", '{');
-    exchange->wants_tools = wants(filter, "toolsListChanged", &json);
-    exchange->wants_prompts = has_more && wants(filter, "promptsListChanged", &json);
-    exchange->wants_resources = has_more && wants(filter, "resourcesListChanged", &json);
+    exchange->wants_tools = mcp_message_wants(filter, "toolsListChanged", &json);
+    exchange->wants_prompts = has_more && mcp_message_wants(filter, "promptsListChanged", &json);
+    exchange->wants_resources =
+        has_more && mcp_message_wants(filter, "resourcesListChanged", &json);
     if (has_more && uris->count > 0)
         subscribe_all(exchange, uris, &json);
     kg_json_end(&json, '}');
@@ -365,7 +368,7 @@ static const struct method *find_method(const char *name, enum mcp_era era)
     return NULL;
 }
 
-static void answer(struct mcp_exchange *exchange, const struct rpc_message *message)
+static void mcp_message_answer(struct mcp_exchange *exchange, const struct rpc_message *message)
 {
     const struct method *method = find_method(message->method, exchange->era);
     struct kg_str params = message->params.data != NULL ? message->params : KG_STR("{}");
@@ -405,7 +408,7 @@ static void take_legacy(struct mcp_exchange *exchange, const struct mcp_visit *v
     if (!begins && mcp_client_of(exchange, visit->session) == NULL)
         return;
     if (is_request(message)) {
-        answer(exchange, message);
+        mcp_message_answer(exchange, message);
         return;
     }
     if (message->kind == RPC_NOTIFICATION)
@@ -449,8 +452,8 @@ static const char *compare_headers(const struct mcp_visit *visit, const struct r
     return NULL;
 }
 
-static void take_request(struct mcp_exchange *exchange, const struct mcp_visit *visit,
-                         const struct rpc_message *message)
+static void mcp_message_take_request(struct mcp_exchange *exchange, const struct mcp_visit *visit,
+                                     const struct rpc_message *message)
 {
     kg_auto(kg_doc_cleanup) struct kg_doc *doc =
         message->params.data != NULL ? kg_json_read(message->params, NULL) : NULL;
@@ -480,7 +483,7 @@ static void take_request(struct mcp_exchange *exchange, const struct mcp_visit *
     else if (!kg_str_is(version, MCP_MODERN))
         refuse_version(exchange, version);
     else
-        answer(exchange, message);
+        mcp_message_answer(exchange, message);
 }
 
 static void take_modern(struct mcp_exchange *exchange, const struct mcp_visit *visit,
@@ -488,7 +491,7 @@ static void take_modern(struct mcp_exchange *exchange, const struct mcp_visit *v
 {
     exchange->era = MCP_ERA_MODERN;
     if (is_request(message))
-        take_request(exchange, visit, message);
+        mcp_message_take_request(exchange, visit, message);
     else
         mcp_reply(exchange, 202, KG_STR_NULL); /* who wants no answer any more closes its stream */
 }
@@ -526,7 +529,7 @@ static void take_trace(struct mcp_exchange *exchange, struct kg_str params)
     exchange->asker = traced;
 }
 
-static void take(struct mcp_exchange *exchange, const struct mcp_visit *visit)
+static void mcp_message_take(struct mcp_exchange *exchange, const struct mcp_visit *visit)
 {
     struct rpc_message message;
     rpc_parse(visit->body, &message);
@@ -557,7 +560,7 @@ void mcp_post(struct mcp *mcp, const struct mcp_visit *visit)
         mcp_reply_error(exchange, 406, MCP_INVALID_REQUEST,
                         "Accept has to list application/json and text/event-stream");
     else
-        take(exchange, visit);
+        mcp_message_take(exchange, visit);
 }
 
 /* The newest connection has the stream: the one before may be dead without anybody knowing. */

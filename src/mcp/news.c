@@ -23,7 +23,7 @@ static void put_notification(struct kg_buf *out, const char *method, struct kg_s
     kg_json_end(&json, '}');
 }
 
-static void tell(struct mcp_stream *stream, struct kg_str subscription)
+static void news_tell(struct mcp_stream *stream, struct kg_str subscription)
 {
     kg_auto(kg_buf_free) struct kg_buf message = {0};
     put_notification(&message, "notifications/tools/list_changed", subscription);
@@ -40,7 +40,7 @@ static void look_at_client(struct mcp_client *client)
     if (digest == client->tools_told)
         return;
     client->tools_told = digest;
-    tell(stream, KG_STR_NULL);
+    news_tell(stream, KG_STR_NULL);
 }
 
 static void look_at_subscription(struct mcp_exchange *exchange)
@@ -49,10 +49,10 @@ static void look_at_subscription(struct mcp_exchange *exchange)
     if (digest == exchange->told)
         return;
     exchange->told = digest;
-    tell(exchange->stream, exchange->id);
+    news_tell(exchange->stream, exchange->id);
 }
 
-static void on_look(struct loop_timer *timer)
+static void news_on_look(struct loop_timer *timer)
 {
     struct mcp *mcp = KG_CONTAINER(timer, struct mcp, look);
     for (struct mcp_client *at = mcp->clients; at != NULL; at = at->next)
@@ -62,31 +62,31 @@ static void on_look(struct loop_timer *timer)
             look_at_subscription(at);
 }
 
-static void look_soon(struct mcp *mcp)
+static void news_look_soon(struct mcp *mcp)
 {
     if (mcp->stream_count > 0 && !loop_timer_running(&mcp->look) && !mcp->is_stopping)
-        loop_timer_start(host_loop(mcp->host), &mcp->look, LOOK_MS, on_look);
+        loop_timer_start(host_loop(mcp->host), &mcp->look, LOOK_MS, news_on_look);
 }
 
 /* -- what servers say -------------------------------------------------------------------------- */
 
 /* The plugin whose process has that name: what is before the @. */
-static struct kg_str plugin_of(struct kg_str process)
+static struct kg_str news_plugin_of(struct kg_str process)
 {
     return kg_str_cut(&process, '@');
 }
 
 /* Whether the process of that name is the one that serves the client. */
-static bool serves(const struct mcp_scope *scope, struct kg_str process)
+static bool news_serves(const struct mcp_scope *scope, struct kg_str process)
 {
-    struct kg_str plugin = plugin_of(process);
+    struct kg_str plugin = news_plugin_of(process);
     kg_auto(kg_free) char *name = mcp_server_name(scope, plugin);
     return (scope->plugin.length == 0 || kg_str_equal(scope->plugin, plugin)) &&
            kg_str_is(process, name) && mcp_may_use(scope, plugin);
 }
 
 /* Lists of resources or of prompts of a server are others. */
-static void pass_on(struct mcp *mcp, const struct host_event *event)
+static void news_pass_on(struct mcp *mcp, const struct host_event *event)
 {
     kg_auto(kg_free) char *method = kg_str_dup(event->name);
     bool of_prompts = strstr(method, "prompts/") != NULL;
@@ -95,13 +95,13 @@ static void pass_on(struct mcp *mcp, const struct host_event *event)
     for (struct mcp_client *at = mcp->clients; at != NULL; at = at->next) {
         const struct mcp_scope scope = mcp_client_scope(at);
         struct mcp_stream *stream = mcp_client_stream(at);
-        if (stream != NULL && serves(&scope, event->plugin))
+        if (stream != NULL && news_serves(&scope, event->plugin))
             mcp_stream_put(stream, kg_buf_view(&plain));
     }
     for (struct mcp_exchange *at = mcp->exchanges; at != NULL; at = at->next) {
         kg_auto(kg_buf_free) struct kg_buf tagged = {0};
         if (!(of_prompts ? at->wants_prompts : at->wants_resources) ||
-            !serves(&at->scope, event->plugin))
+            !news_serves(&at->scope, event->plugin))
             continue;
         put_notification(&tagged, method, at->id);
         mcp_stream_put(at->stream, kg_buf_view(&tagged));
@@ -134,13 +134,13 @@ static void pass_on_log(struct mcp *mcp, const struct host_event *event)
 }
 
 /* Calls come by the thousand, and change no list. */
-static void on_event(struct host_listener *listener, struct host_event *event)
+static void news_on_event(struct host_listener *listener, struct host_event *event)
 {
     struct mcp *mcp = KG_CONTAINER(listener, struct mcp, listener);
     if (event->type == HOST_EVENT_AUDIT && !kg_str_starts(event->name, "plugin.method."))
-        look_soon(mcp);
+        news_look_soon(mcp);
     else if (event->type == HOST_EVENT_NOTIFICATION && kg_str_ends(event->name, "/list_changed"))
-        pass_on(mcp, event);
+        news_pass_on(mcp, event);
     else if (event->type == HOST_EVENT_LOG)
         pass_on_log(mcp, event);
 }
@@ -149,12 +149,12 @@ static void on_project(struct projects_listener *listener, const char *id,
                        struct projects_entry *project_or_null)
 {
     (void)id, (void)project_or_null;
-    look_soon(KG_CONTAINER(listener, struct mcp, project_listener));
+    news_look_soon(KG_CONTAINER(listener, struct mcp, project_listener));
 }
 
 void mcp_news_open(struct mcp *mcp)
 {
-    mcp->listener.on_event = on_event;
+    mcp->listener.on_event = news_on_event;
     mcp->project_listener.on_change = on_project;
     host_events_listen(host_events(mcp->host), &mcp->listener);
     projects_listen(mcp->host, &mcp->project_listener);

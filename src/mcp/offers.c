@@ -92,7 +92,7 @@ void mcp_offers_close(struct mcp *mcp)
     kg_map_free(mcp->prompts);
 }
 
-static void put_full_name(struct kg_str plugin, struct kg_str name, struct kg_buf *out)
+static void mcp_offers_put_full_name(struct kg_str plugin, struct kg_str name, struct kg_buf *out)
 {
     kg_auto(kg_buf_free) struct kg_buf full = {0};
     kg_buf_str(&full, plugin);
@@ -109,12 +109,13 @@ static bool tells_itself(struct kg_str outer, struct kg_str *ret_plugin, struct 
     if (ret_plugin->length == 0)
         return false;
     *ret_name = kg_str_from(outer, ret_plugin->length + 2);
-    put_full_name(*ret_plugin, *ret_name, &again);
+    mcp_offers_put_full_name(*ret_plugin, *ret_name, &again);
     return kg_str_equal(kg_buf_view(&again), outer);
 }
 
 /* The oldest of a plugin that lists ever others are forgotten. */
-static void remember(struct mcp *mcp, const char *plugin, struct kg_str outer, struct kg_str name)
+static void mcp_offers_remember(struct mcp *mcp, const char *plugin, struct kg_str outer,
+                                struct kg_str name)
 {
     struct kg_map *names = kg_map_get(mcp->prompts, kg_str(plugin));
     if (names != NULL && kg_map_get(names, outer) != NULL)
@@ -134,11 +135,11 @@ static void put_prompt_name(struct mcp *mcp, const char *plugin, struct kg_str n
                             struct kg_buf *out)
 {
     struct kg_str own_plugin, own_name;
-    put_full_name(kg_str(plugin), name, out);
+    mcp_offers_put_full_name(kg_str(plugin), name, out);
     bool is_plain =
         tells_itself(kg_buf_view(out), &own_plugin, &own_name) && kg_str_equal(own_name, name);
     if (!is_plain && name.length <= PROMPT_MAX_BYTES)
-        remember(mcp, plugin, kg_buf_view(out), name);
+        mcp_offers_remember(mcp, plugin, kg_buf_view(out), name);
 }
 
 /* False: it can be nobody's. */
@@ -168,8 +169,8 @@ static void put_outer(struct mcp *mcp, enum host_offer what, const char *plugin,
 }
 
 /* The items of an answer, with the names that they have at the door of all. */
-static void put_renamed(struct mcp *mcp, enum host_offer what, const char *plugin,
-                        const struct kg_node *items, struct kg_json_writer *json)
+static void mcp_offers_put_renamed(struct mcp *mcp, enum host_offer what, const char *plugin,
+                                   const struct kg_node *items, struct kg_json_writer *json)
 {
     for (uint32_t i = 0; i < items->count; i++) {
         const struct kg_node *item = &items->items[i];
@@ -205,15 +206,15 @@ bool mcp_resource_split(struct kg_str outer, struct kg_str *ret_plugin, struct k
 /* -- what is asked for ------------------------------------------------------------------------- */
 
 /* What of params is between the client and us. */
-static bool is_ours(const char *name)
+static bool mcp_offers_is_ours(const char *name)
 {
     return strcmp(name, "_meta") == 0 || strcmp(name, "inputResponses") == 0 ||
            strcmp(name, "requestState") == 0;
 }
 
 /* Params with one member changed, unless there is no key; the others as they came. */
-static void put_params(struct kg_json_writer *json, const struct kg_node *params, const char *key,
-                       struct kg_str text)
+static void mcp_offers_put_params(struct kg_json_writer *json, const struct kg_node *params,
+                                  const char *key, struct kg_str text)
 {
     kg_json_begin(json, '{');
     if (key != NULL)
@@ -221,7 +222,7 @@ static void put_params(struct kg_json_writer *json, const struct kg_node *params
     for (uint32_t i = 0; i < params->count; i++) {
         const struct kg_member *member = &params->members[i];
         kg_auto(kg_free) char *name = kg_str_dup(member->key);
-        if ((key != NULL && strcmp(name, key) == 0) || is_ours(name))
+        if ((key != NULL && strcmp(name, key) == 0) || mcp_offers_is_ours(name))
             continue;
         kg_json_key(json, name);
         kg_json_node(json, &member->value);
@@ -253,10 +254,10 @@ static int read_completion(struct mcp *mcp, const struct kg_node *params, struct
         return -EINVAL;
     kg_json_begin(&json, '{');
     kg_json_key(&json, "ref");
-    put_params(&json, ref, key, name);
+    mcp_offers_put_params(&json, ref, key, name);
     for (uint32_t i = 0; i < params->count; i++) {
         kg_auto(kg_free) char *member = kg_str_dup(params->members[i].key);
-        if (strcmp(member, "ref") == 0 || is_ours(member))
+        if (strcmp(member, "ref") == 0 || mcp_offers_is_ours(member))
             continue;
         kg_json_key(&json, member);
         kg_json_node(&json, &params->members[i].value);
@@ -277,7 +278,7 @@ static int read_outer(struct mcp *mcp, enum host_offer what, const struct kg_nod
         return read_completion(mcp, params, inner, ret_plugin, err);
     if (find_inner(mcp, kg_node_text(params, key), is_prompt, ret_plugin, &name, err) < 0)
         return -EINVAL;
-    put_params(&json, params, key, name);
+    mcp_offers_put_params(&json, params, key, name);
     return 0;
 }
 
@@ -332,7 +333,7 @@ static void answer_as_it_is(struct mcp_call *call, struct kg_str result)
 }
 
 /* The server's own error, with the code that the client's era has for it. */
-static void answer_error(struct mcp_call *call, const struct host_reply *reply)
+static void mcp_offers_answer_error(struct mcp_call *call, const struct host_reply *reply)
 {
     if (reply->plugin_error.length == 0) {
         mcp_call_fail(call, &reply->error);
@@ -350,19 +351,19 @@ static void answer_renamed(struct mcp_call *call, struct kg_str result)
     kg_auto(kg_buf_free) struct kg_buf items = {0};
     struct kg_json_writer json = kg_json_writer(&items);
     if (doc != NULL)
-        put_renamed(call->mcp, call->offer, call->plugin,
-                    kg_node_list(doc->root, rows[call->offer].list), &json);
+        mcp_offers_put_renamed(call->mcp, call->offer, call->plugin,
+                               kg_node_list(doc->root, rows[call->offer].list), &json);
     answer_items(call, kg_buf_view(&items));
 }
 
-static void on_asked(void *data, const struct host_reply *reply)
+static void mcp_offers_on_asked(void *data, const struct host_reply *reply)
 {
     struct mcp_call *call = data;
     call->sent = NULL;
     if (reply->error.code == KG_E_METHOD_NOT_FOUND && rows[call->offer].is_list)
         answer_items(call, KG_STR(""));
     else if (reply->error.code != KG_OK)
-        answer_error(call, reply);
+        mcp_offers_answer_error(call, reply);
     else if (call->is_of_all && rows[call->offer].list != NULL)
         answer_renamed(call, reply->result);
     else
@@ -371,7 +372,8 @@ static void on_asked(void *data, const struct host_reply *reply)
 
 /* -- asking ------------------------------------------------------------------------------------ */
 
-static int ask(struct mcp_call *call, const char *server, host_done_fn *on_done, struct kg_err *err)
+static int mcp_offers_ask(struct mcp_call *call, const char *server, host_done_fn *on_done,
+                          struct kg_err *err)
 {
     const struct host_call_request request = {
         .plugin = kg_str(server),
@@ -388,9 +390,9 @@ static int ask(struct mcp_call *call, const char *server, host_done_fn *on_done,
 
 /* -- a list of all servers, one after the other ------------------------------------------------ */
 
-static void ask_next(struct mcp_call *call);
+static void mcp_offers_ask_next(struct mcp_call *call);
 
-static void on_listed(void *data, const struct host_reply *reply)
+static void mcp_offers_on_listed(void *data, const struct host_reply *reply)
 {
     struct mcp_call *call = data;
     struct kg_json_writer json = {.buf = &call->list, .comma = call->list.length > 0};
@@ -400,31 +402,31 @@ static void on_listed(void *data, const struct host_reply *reply)
     kg_auto(kg_free) char *plugin = kg_strdup(call->plugin);
     plugin[strcspn(plugin, "@")] = '\0';
     if (doc != NULL)
-        put_renamed(call->mcp, call->offer, plugin, kg_node_list(doc->root, rows[call->offer].list),
-                    &json);
-    ask_next(call);
+        mcp_offers_put_renamed(call->mcp, call->offer, plugin,
+                               kg_node_list(doc->root, rows[call->offer].list), &json);
+    mcp_offers_ask_next(call);
 }
 
 /* One that cannot be asked any more is left out. */
-static void ask_next(struct mcp_call *call)
+static void mcp_offers_ask_next(struct mcp_call *call)
 {
     struct kg_err err;
     while (call->servers[call->server] != NULL) {
         kg_replace(&call->plugin, call->servers[call->server++]);
-        if (ask(call, call->plugin, on_listed, &err) == 0)
+        if (mcp_offers_ask(call, call->plugin, mcp_offers_on_listed, &err) == 0)
             return;
     }
     answer_items(call, kg_buf_view(&call->list));
 }
 
-static void list_all(struct mcp_exchange *exchange, enum host_offer what)
+static void mcp_offers_list_all(struct mcp_exchange *exchange, enum host_offer what)
 {
     struct mcp_call *call =
         mcp_call_new(exchange, kg_str(rows[what].method), KG_STR("{}"), KG_STR_NULL);
     call->offer = what;
     call->servers = running_servers(&exchange->scope, what);
     mcp_call_keep(call);
-    ask_next(call);
+    mcp_offers_ask_next(call);
 }
 
 /* -- the door ---------------------------------------------------------------------------------- */
@@ -449,9 +451,9 @@ static void ask_one(struct mcp_exchange *exchange, enum host_offer what, struct 
     call->offer = what;
     call->plugin = kg_steal(&name);
     call->is_of_all = exchange->scope.plugin.length == 0;
-    if (ask(call, server, on_asked, &err) < 0) {
+    if (mcp_offers_ask(call, server, mcp_offers_on_asked, &err) < 0) {
         const struct host_reply refused = {.error = err};
-        on_asked(call, &refused);
+        mcp_offers_on_asked(call, &refused);
         return;
     }
     mcp_call_keep(call);
@@ -469,10 +471,10 @@ void mcp_offer(struct mcp_exchange *exchange, enum host_offer what, struct kg_st
         mcp_reply_error(exchange, 200, MCP_INVALID_REQUEST,
                         refused ? refused : "a key of params is given twice");
     } else if (plugin.length > 0) {
-        put_params(&json, doc->root, NULL, KG_STR_NULL);
+        mcp_offers_put_params(&json, doc->root, NULL, KG_STR_NULL);
         ask_one(exchange, what, plugin, kg_buf_view(&inner), params);
     } else if (rows[what].is_list) {
-        list_all(exchange, what);
+        mcp_offers_list_all(exchange, what);
     } else if (read_outer(exchange->scope.mcp, what, doc->root, &inner, &plugin, &err) < 0) {
         mcp_reply_error(exchange, 200, MCP_INVALID_PARAMS, err.message);
     } else {

@@ -31,7 +31,7 @@ static void profile_free(struct profile *profile)
 
 /* Only * means something else: any characters, or none. Goes back to the last one, never further.
  */
-static bool fits(const char *pattern, struct kg_str text)
+static bool profiles_fits(const char *pattern, struct kg_str text)
 {
     const char *star = NULL;
     size_t at = 0, retry = 0;
@@ -58,7 +58,8 @@ static bool fits(const char *pattern, struct kg_str text)
 static bool names(const struct profile *profile, const char *plugin, struct kg_str full)
 {
     for (char **pattern = profile->patterns; *pattern != NULL; pattern++)
-        if (strchr(*pattern, '.') != NULL ? fits(*pattern, full) : fits(*pattern, kg_str(plugin)))
+        if (strchr(*pattern, '.') != NULL ? profiles_fits(*pattern, full)
+                                          : profiles_fits(*pattern, kg_str(plugin)))
             return true;
     return false;
 }
@@ -158,7 +159,7 @@ struct changing {
     void *data;
 };
 
-static void on_kept(void *data, const struct kg_err *err_or_null)
+static void profiles_on_kept(void *data, const struct kg_err *err_or_null)
 {
     struct changing *changing = data;
     struct mcp *mcp = changing->mcp;
@@ -180,9 +181,9 @@ static void on_kept(void *data, const struct kg_err *err_or_null)
     free(changing);
 }
 
-static int change(struct mcp *mcp, const struct kind *kind, struct kg_str name,
-                  const struct kg_node *value_or_null, const struct changing *request,
-                  struct kg_err *err)
+static int profiles_change(struct mcp *mcp, const struct kind *kind, struct kg_str name,
+                           const struct kg_node *value_or_null, const struct changing *request,
+                           struct kg_err *err)
 {
     const struct kg_map *map = kind == &profile_kind ? mcp->profiles : mcp->marks;
     if (value_or_null != NULL && kg_map_get(map, name) == NULL && kg_map_count(map) >= SETTINGS_MAX)
@@ -200,11 +201,11 @@ static int change(struct mcp *mcp, const struct kind *kind, struct kg_str name,
     }
     state_keep_mcp_setting(host_keeper(mcp->host),
                            &(struct state_mcp_setting){kind->name, changing->name, changing->value},
-                           on_kept, changing);
+                           profiles_on_kept, changing);
     return 0;
 }
 
-static bool is_name(struct kg_str name)
+static bool profiles_is_name(struct kg_str name)
 {
     for (size_t i = 0; i < name.length; i++)
         if (!kg_is_lower(name.data[i]) && !kg_is_digit(name.data[i]) &&
@@ -221,12 +222,12 @@ int mcp_profile_change(struct mcp *mcp, struct kg_str name, const struct kg_node
         kg_fail(err, KG_E_NOT_FOUND, "there is no profile \"%.*s\"", KG_STR_CUT(name, 64));
         return kg_hint(err, "kaged mcp profile list shows them");
     }
-    if (!is_name(name))
+    if (!profiles_is_name(name))
         return kg_fail(err, KG_E_USAGE,
                        "\"%.*s\" is not the name of a profile: 1 to 64 of a-z, 0-9, dots, dashes "
                        "and underscores, beginning with a letter or digit",
                        KG_STR_CUT(name, 64));
-    return change(
+    return profiles_change(
         mcp, &profile_kind, name, definition,
         &(struct changing){.operator_id = (char *)operator_id, .on_done = on_done, .data = data},
         err);
@@ -242,7 +243,7 @@ int mcp_mark_change(struct mcp *mcp, struct kg_str tool, const struct kg_node *r
                        KG_STR_CUT(tool, 128));
     if (host_find(mcp->host, plugin, &named, err) < 0)
         return -ENOENT;
-    return change(
+    return profiles_change(
         mcp, &mark_kind, tool, reads->type == KG_BOOL ? reads : NULL,
         &(struct changing){.operator_id = (char *)operator_id, .on_done = on_done, .data = data},
         err);
@@ -293,7 +294,7 @@ void mcp_profiles_json(const struct mcp *mcp, struct kg_buf *ret_json)
 
 /* -- its life ---------------------------------------------------------------------------------- */
 
-static void take_stored(void *data, const struct state_mcp_setting *setting)
+static void profiles_take_stored(void *data, const struct state_mcp_setting *setting)
 {
     struct mcp *mcp = data;
     kg_auto(kg_doc_cleanup) struct kg_doc *doc = kg_json_read(kg_str(setting->value), NULL);
@@ -307,7 +308,8 @@ int mcp_profiles_open(struct mcp *mcp, struct kg_err *err)
 {
     mcp->profiles = kg_map_new();
     mcp->marks = kg_map_new();
-    return state_mcp_settings(state_keeper_state(host_keeper(mcp->host)), take_stored, mcp, err);
+    return state_mcp_settings(state_keeper_state(host_keeper(mcp->host)), profiles_take_stored, mcp,
+                              err);
 }
 
 void mcp_profiles_close(struct mcp *mcp)

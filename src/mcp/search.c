@@ -89,7 +89,7 @@ static void put_parted(struct kg_buf *out, struct kg_str name)
 }
 
 /* Names and descriptions of parameters, as deep as one looks at them. */
-static void put_parameters(struct kg_buf *out, const struct kg_node *schema)
+static void mcp_search_put_parameters(struct kg_buf *out, const struct kg_node *schema)
 {
     const struct kg_node *properties = kg_node_typed(schema, "properties", KG_OBJECT);
     for (uint32_t i = 0; properties != NULL && i < properties->count; i++) {
@@ -119,7 +119,7 @@ static bool add_tool(void *data, const struct mcp_tool *tool)
     const char *description = tool->declared->description;
     mcp_tool_put_name(filling->scope, tool, &name);
     put_parted(&words, kg_buf_view(&name));
-    put_parameters(&parameters, tool->declared->parameters_node);
+    mcp_search_put_parameters(&parameters, tool->declared->parameters_node);
     bind_text(filling->insert, 1, kg_buf_view(&name));
     bind_text(filling->insert, 2, kg_buf_view(&words));
     bind_text(filling->insert, 3, kg_str(description != NULL ? description : ""));
@@ -129,7 +129,7 @@ static bool add_tool(void *data, const struct mcp_tool *tool)
     return is_added;
 }
 
-static sqlite3 *make(const struct mcp_scope *scope)
+static sqlite3 *mcp_search_make(const struct mcp_scope *scope)
 {
     static const char schema[] =
         "CREATE VIRTUAL TABLE tools USING fts5(tool UNINDEXED, name, description, parameters, "
@@ -152,7 +152,7 @@ static sqlite3 *make(const struct mcp_scope *scope)
 }
 
 /* NULL: it cannot be made. */
-static sqlite3 *index_of(const struct mcp_scope *scope)
+static sqlite3 *mcp_search_index_of(const struct mcp_scope *scope)
 {
     struct mcp *mcp = scope->mcp;
     uint64_t digest = mcp_tools_all_digest(scope);
@@ -166,7 +166,7 @@ static sqlite3 *index_of(const struct mcp_scope *scope)
         *at = NULL;
         break;
     }
-    sqlite3 *db = make(scope);
+    sqlite3 *db = mcp_search_make(scope);
     if (db == NULL)
         return NULL;
     struct mcp_index *index = kg_alloc(sizeof(*index));
@@ -196,7 +196,7 @@ static void put_match(struct kg_buf *out, struct kg_str words)
     }
 }
 
-static void put_found(struct kg_json_writer *json, sqlite3_stmt *found)
+static void mcp_search_put_found(struct kg_json_writer *json, sqlite3_stmt *found)
 {
     const char *description = (const char *)sqlite3_column_text(found, 1);
     kg_json_begin(json, '{');
@@ -211,12 +211,12 @@ static void put_found(struct kg_json_writer *json, sqlite3_stmt *found)
 }
 
 /* A list of names with the beginnings of their descriptions; the best first, by bm25. */
-static int find(const struct mcp_scope *scope, struct kg_str words, int64_t limit,
-                struct kg_buf *ret_json)
+static int mcp_search_find(const struct mcp_scope *scope, struct kg_str words, int64_t limit,
+                           struct kg_buf *ret_json)
 {
     kg_auto(kg_buf_free) struct kg_buf match = {0};
     struct kg_json_writer json = kg_json_writer(ret_json);
-    sqlite3 *db = index_of(scope);
+    sqlite3 *db = mcp_search_index_of(scope);
     sqlite3_stmt *found = NULL;
     put_match(&match, words);
     const char *sql = match.length > 0
@@ -230,7 +230,7 @@ static int find(const struct mcp_scope *scope, struct kg_str words, int64_t limi
     sqlite3_bind_int64(found, 2, limit);
     kg_json_begin(&json, '[');
     while (sqlite3_step(found) == SQLITE_ROW)
-        put_found(&json, found);
+        mcp_search_put_found(&json, found);
     kg_json_end(&json, ']');
     sqlite3_finalize(found);
     return 0;
@@ -248,7 +248,7 @@ static void answer_find(struct mcp_exchange *exchange, const struct kg_node *arg
         mcp_reply_text(exchange, KG_STR("words is a text of at most 512 bytes"), true);
     else if (most < 1 || most > FOUND_MAX)
         mcp_reply_text(exchange, KG_STR("limit is a number from 1 to 50"), true);
-    else if (find(&exchange->scope, words, most, &json) < 0)
+    else if (mcp_search_find(&exchange->scope, words, most, &json) < 0)
         mcp_reply_text(exchange, KG_STR("tools cannot be searched now"), true);
     else
         mcp_reply_text(exchange, kg_buf_view(&json), false);
@@ -289,7 +289,7 @@ enum mcp_searching mcp_search_call(struct mcp_exchange *exchange, const char *na
 
 /* -- what it saves ----------------------------------------------------------------------------- */
 
-static int64_t count_characters(struct kg_str text)
+static int64_t mcp_search_count_characters(struct kg_str text)
 {
     int64_t count = 0;
     for (size_t i = 0; i < text.length; i++)
@@ -301,10 +301,10 @@ void mcp_search_note(const struct mcp_scope *scope, struct kg_str list, struct m
 {
     kg_auto(kg_buf_free) struct kg_buf all = {0};
     struct kg_json_writer json = kg_json_writer(&all);
-    last->characters = count_characters(list);
+    last->characters = mcp_search_count_characters(list);
     last->saved = 0;
     if (!mcp_searches(scope))
         return;
     mcp_tools_put_all(scope, &json);
-    last->saved = count_characters(kg_buf_view(&all)) - last->characters;
+    last->saved = mcp_search_count_characters(kg_buf_view(&all)) - last->characters;
 }

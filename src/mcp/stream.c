@@ -60,14 +60,15 @@ bool mcp_streams_have_room(const struct mcp *mcp)
 
 /* -- ids: TAG-STREAM-SEQUENCE ------------------------------------------------------------------ */
 
-static void put_id(const struct mcp_stream *stream, uint64_t sequence, struct kg_buf *out)
+static void mcp_stream_put_id(const struct mcp_stream *stream, uint64_t sequence,
+                              struct kg_buf *out)
 {
     if (stream->client != NULL)
         kg_buf_printf(out, "id: %s-%llu-%llu\n", stream->client->tag,
                       (unsigned long long)stream->number, (unsigned long long)sequence);
 }
 
-static bool take_number(struct kg_str text, uint64_t *ret_number)
+static bool mcp_stream_take_number(struct kg_str text, uint64_t *ret_number)
 {
     int64_t number;
     if (!kg_str_to_int(text, &number) || number < 0)
@@ -82,7 +83,8 @@ struct mcp_stream *mcp_stream_find(const struct mcp_client *client, struct kg_st
     uint64_t number;
     struct kg_str rest = event_id;
     if (!kg_str_is(kg_str_cut(&rest, '-'), client->tag) ||
-        !take_number(kg_str_cut(&rest, '-'), &number) || !take_number(rest, ret_sequence))
+        !mcp_stream_take_number(kg_str_cut(&rest, '-'), &number) ||
+        !mcp_stream_take_number(rest, ret_sequence))
         return NULL;
     struct mcp_stream *stream = client->streams;
     while (stream != NULL && stream->number != number)
@@ -127,12 +129,12 @@ void mcp_stream_end(struct mcp_stream *stream)
 
 /* -- carrying ---------------------------------------------------------------------------------- */
 
-static void send_event(struct mcp_stream *stream, const struct mcp_event *event)
+static void mcp_stream_send_event(struct mcp_stream *stream, const struct mcp_event *event)
 {
     kg_auto(kg_buf_free) struct kg_buf text = {0};
     struct mcp_exchange *exchange = stream->exchange;
     kg_buf_reserve(&text, event->length + 64);
-    put_id(stream, event->sequence, &text);
+    mcp_stream_put_id(stream, event->sequence, &text);
     kg_buf_text(&text, "event: message\ndata: ");
     kg_buf_append(&text, event->text, event->length);
     kg_buf_text(&text, "\n\n");
@@ -143,7 +145,7 @@ void mcp_stream_flush(struct mcp_stream *stream)
 {
     struct mcp_exchange *exchange = stream->exchange;
     while (exchange != NULL && !exchange->is_full && stream->unsent != NULL) {
-        send_event(stream, stream->unsent);
+        mcp_stream_send_event(stream, stream->unsent);
         stream->unsent = stream->unsent->next;
     }
     if (exchange != NULL && stream->unsent == NULL && stream->has_ended)
@@ -167,7 +169,7 @@ static void send_first(struct mcp_stream *stream, uint64_t after)
     } else {
         bool primes = strcmp(stream->client->revision, MCP_LATEST) == 0;
         if (primes)
-            put_id(stream, after, &text);
+            mcp_stream_put_id(stream, after, &text);
         kg_buf_printf(&text, "retry: %d\n%s\n", RETRY_MS, primes ? "data: \n" : "");
     }
     struct mcp_exchange *exchange = stream->exchange;

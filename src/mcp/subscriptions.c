@@ -60,19 +60,19 @@ static void on_updated(struct host_subscriber *subscriber, struct kg_str uri)
     mcp_stream_put(stream, kg_buf_view(&message));
 }
 
-static void on_ended(struct host_subscriber *subscriber)
+static void subscriptions_on_ended(struct host_subscriber *subscriber)
 {
     subscription_free(KG_CONTAINER(subscriber, struct mcp_subscription, subscriber));
 }
 
-static struct mcp_subscription *find(struct mcp_subscription *list, struct kg_str uri)
+static struct mcp_subscription *subscriptions_find(struct mcp_subscription *list, struct kg_str uri)
 {
     while (list != NULL && !kg_str_is(uri, list->uri))
         list = list->next;
     return list;
 }
 
-static size_t count(const struct mcp_subscription *list)
+static size_t subscriptions_count(const struct mcp_subscription *list)
 {
     size_t count = 0;
     for (; list != NULL; list = list->next)
@@ -87,9 +87,9 @@ int mcp_subscribe(struct mcp_exchange *exchange, bool for_client, struct kg_str 
     struct mcp_subscription **list =
         for_client ? &exchange->client->subscriptions : &exchange->subscriptions;
     struct kg_str plugin = scope->plugin, inner = uri;
-    if (find(*list, uri) != NULL)
+    if (subscriptions_find(*list, uri) != NULL)
         return 0;
-    if (count(*list) >= SUBSCRIPTIONS_MAX)
+    if (subscriptions_count(*list) >= SUBSCRIPTIONS_MAX)
         return kg_fail(err, KG_E_BUSY, "a client has at most %d subscriptions", SUBSCRIPTIONS_MAX);
     if ((plugin.length == 0 && !mcp_resource_split(uri, &plugin, &inner)) ||
         !mcp_may_use(scope, plugin))
@@ -98,7 +98,7 @@ int mcp_subscribe(struct mcp_exchange *exchange, bool for_client, struct kg_str 
     kg_auto(kg_free) char *server = mcp_server_name(scope, plugin);
     struct mcp_subscription *made = kg_alloc(sizeof(*made));
     made->subscriber.on_updated = on_updated;
-    made->subscriber.on_ended = on_ended;
+    made->subscriber.on_ended = subscriptions_on_ended;
     if (host_subscribe(scope->mcp->host, kg_str(server), inner, &made->subscriber, err) < 0) {
         free(made);
         return -EINVAL;
@@ -114,7 +114,7 @@ int mcp_subscribe(struct mcp_exchange *exchange, bool for_client, struct kg_str 
 
 void mcp_unsubscribe(struct mcp_client *client, struct kg_str uri)
 {
-    struct mcp_subscription *found = find(client->subscriptions, uri);
+    struct mcp_subscription *found = subscriptions_find(client->subscriptions, uri);
     if (found != NULL)
         subscription_free(found);
 }

@@ -90,8 +90,8 @@ static void walk_project(const struct mcp_scope *scope, struct kg_str plugin, mc
 }
 
 /* plugin empty: those of all. */
-static void walk(const struct mcp_scope *scope, struct kg_str plugin, mcp_tool_fn *on_tool,
-                 void *data)
+static void mcp_tools_own_walk(const struct mcp_scope *scope, struct kg_str plugin,
+                               mcp_tool_fn *on_tool, void *data)
 {
     if (scope->project.length > 0)
         walk_project(scope, plugin, on_tool, data);
@@ -166,9 +166,9 @@ int mcp_tool_find(const struct mcp_scope *scope, struct kg_str name, struct mcp_
     struct search search = {.scope = scope, .name = name};
     struct kg_str plugin = scope->plugin.length > 0 ? scope->plugin : mcp_plugin_in(name);
     if (plugin.length > 0)
-        walk(scope, plugin, compare_name, &search);
+        mcp_tools_own_walk(scope, plugin, compare_name, &search);
     if (search.found.declared == NULL && scope->plugin.length == 0)
-        walk(scope, KG_STR_NULL, compare_name, &search);
+        mcp_tools_own_walk(scope, KG_STR_NULL, compare_name, &search);
     if (search.found.declared == NULL)
         return kg_fail(err, KG_E_NOT_FOUND, "there is no tool \"%.*s\"", KG_STR_CUT(name, 128));
     *ret_tool = search.found;
@@ -233,7 +233,7 @@ static bool list_tool(void *data, const struct mcp_tool *tool)
 
 void mcp_tools_walk(const struct mcp_scope *scope, mcp_tool_fn *on_tool, void *data)
 {
-    walk(scope, scope->plugin, on_tool, data);
+    mcp_tools_own_walk(scope, scope->plugin, on_tool, data);
 }
 
 void mcp_tools_put_all(const struct mcp_scope *scope, struct kg_json_writer *json)

@@ -23,7 +23,7 @@ struct model_call {
 /* -- the ends of calls ------------------------------------------------------------------------- */
 
 /* The call is gone before its caller hears of it, who may ask again at once. */
-static void end_call(struct model_call *call, const struct model_end *end)
+static void model_end_call(struct model_call *call, const struct model_end *end)
 {
     struct model_ops ops = call->ops;
     void *data = call->data;
@@ -34,12 +34,12 @@ static void end_call(struct model_call *call, const struct model_end *end)
     ops.on_done(data, &last);
 }
 
-static void fail_call(struct model_call *call, enum model_failure failure, enum kg_code code,
-                      const char *message)
+static void model_fail_call(struct model_call *call, enum model_failure failure, enum kg_code code,
+                            const char *message)
 {
     struct model_end end = {.failure = failure};
     kg_fail(&end.err, code, "%s", message);
-    end_call(call, &end);
+    model_end_call(call, &end);
 }
 
 /* It did not live to answer; `why` may be empty. */
@@ -48,17 +48,17 @@ static void fail_ended(struct model_call *call, enum kg_code code, const char *w
 {
     kg_auto(kg_free) char *message =
         kg_format("the process that asks it %s%s%s", what, why[0] != '\0' ? ": " : "", why);
-    fail_call(call, MODEL_UNAVAILABLE, code, message);
+    model_fail_call(call, MODEL_UNAVAILABLE, code, message);
 }
 
 static void fail_late(struct model_call *call)
 {
     kg_auto(kg_free) char *message =
         kg_format("the answer took longer than %lld ms", (long long)call->total_ms);
-    fail_call(call, MODEL_TIMEOUT, KG_E_MODEL, message);
+    model_fail_call(call, MODEL_TIMEOUT, KG_E_MODEL, message);
 }
 
-static void read_answer(struct model_call *call, const struct helper_answer *answer)
+static void model_read_answer(struct model_call *call, const struct helper_answer *answer)
 {
     struct model_end end;
     bool good = answer->outcome == HELPER_RESULT ? model_wire_result(answer->payload, &end)
@@ -70,20 +70,20 @@ static void read_answer(struct model_call *call, const struct helper_answer *ans
     }
     if (end.failure == MODEL_LOST && answer->words[0] != '\0')
         kg_fail(&end.err, KG_E_MODEL, "it could not be reached: %s", answer->words);
-    end_call(call, &end);
+    model_end_call(call, &end);
 }
 
-static void on_answer(void *data, const struct helper_answer *answer)
+static void model_on_answer(void *data, const struct helper_answer *answer)
 {
     struct model_call *call = data;
     switch (answer->outcome) {
     case HELPER_RESULT:
     case HELPER_ERROR:
-        read_answer(call, answer);
+        model_read_answer(call, answer);
         break;
     case HELPER_REFUSED:
-        fail_call(call, answer->code == KG_E_STOPPING ? MODEL_CANCELLED : MODEL_UNAVAILABLE,
-                  answer->code, answer->words);
+        model_fail_call(call, answer->code == KG_E_STOPPING ? MODEL_CANCELLED : MODEL_UNAVAILABLE,
+                        answer->code, answer->words);
         break;
     case HELPER_UNBUILT:
         fail_ended(call, KG_E_CAGE, "could not be started", answer->words);
@@ -102,7 +102,8 @@ static void on_answer(void *data, const struct helper_answer *answer)
 
 /* -- what a helper says ------------------------------------------------------------------------ */
 
-static void on_notification(struct helper_user *user, struct kg_str method, struct kg_str params)
+static void model_on_notification(struct helper_user *user, struct kg_str method,
+                                  struct kg_str params)
 {
     struct model_event event;
     kg_auto(kg_doc_cleanup) struct kg_doc *doc = kg_json_read(params, NULL);
@@ -120,7 +121,7 @@ static void on_notification(struct helper_user *user, struct kg_str method, stru
         call->ops.on_event(call->data, &event);
 }
 
-static bool is_lost(struct kg_str error)
+static bool model_is_lost(struct kg_str error)
 {
     struct model_end end;
     return model_wire_error(error, &end) && end.failure == MODEL_LOST;
@@ -134,15 +135,16 @@ struct helper_pool *model_pool_new(const struct helper_pool_place *place)
         .memory_bytes = MEMORY_BYTES,
         .line_bytes = MODEL_LINE_BYTES,
         .has_one_address = true, /* the one that the provider is configured with now */
-        .is_lost = is_lost,
-        .on_notification = on_notification,
+        .is_lost = model_is_lost,
+        .on_notification = model_on_notification,
     };
     return helper_pool_new(place, &kind);
 }
 
 /* -- asking ------------------------------------------------------------------------------------ */
 
-static int check_room(const struct helper_pool *pool, struct kg_str provider, struct kg_err *err)
+static int model_check_room(const struct helper_pool *pool, struct kg_str provider,
+                            struct kg_err *err)
 {
     if (!helper_pool_is_open(pool))
         return kg_fail(err, KG_E_STOPPING, "no model can be asked now");
@@ -159,7 +161,7 @@ int model_ask(struct helper_pool *pool, const struct model_request *request,
     const struct local_provider *provider = request->model->provider;
     kg_auto(kg_buf_free) struct kg_buf params = {0};
     int64_t total_ms = request->timeout_ms > 0 ? request->timeout_ms : provider->timeout_ms;
-    if (check_room(pool, provider->name, err) < 0)
+    if (model_check_room(pool, provider->name, err) < 0)
         return -EINVAL;
     model_wire_request(request, total_ms, &params);
     if (params.length + 256 > MODEL_LINE_BYTES)
@@ -172,7 +174,7 @@ int model_ask(struct helper_pool *pool, const struct model_request *request,
         .method = "chat",
         .params = kg_buf_view(&params),
         .timeout_ms = (uint64_t)total_ms,
-        .on_done = on_answer,
+        .on_done = model_on_answer,
         .data = call,
     };
     int result = helper_pool_ask(pool, &target, &asked, &call->asked, err);

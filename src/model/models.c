@@ -35,7 +35,7 @@ struct models_call {
     uint64_t began_ms;
 };
 
-static void on_network(void *data, const char *provider, const struct gate_event *event)
+static void models_on_network(void *data, const char *provider, const struct gate_event *event)
 {
     const struct models *models = data;
     audit_emit(host_audit(models->host), AUDIT_MODEL_CONNECTION, KG_STR_NULL,
@@ -55,14 +55,14 @@ struct models *models_new(struct host *host)
         .facts = host_facts(host),
         .calls_max = CALLS_MAX,
         .idle_ms = IDLE_MS,
-        .on_network = on_network,
+        .on_network = models_on_network,
         .data = models,
     };
     models->pool = model_pool_new(&models->place);
     return models;
 }
 
-static void on_pool_closed(void *data)
+static void models_on_pool_closed(void *data)
 {
     struct models *models = data;
     models->closed = true;
@@ -72,7 +72,7 @@ static void on_pool_closed(void *data)
 
 void models_close(struct models *models)
 {
-    helper_pool_close(models->pool, on_pool_closed, models);
+    helper_pool_close(models->pool, models_on_pool_closed, models);
 }
 
 void models_when_closed(struct models *models, void (*on_closed)(void *data), void *data)
@@ -138,7 +138,7 @@ int models_find(const struct models *models, const char *alias, const char *who,
 
 /* -- asking ------------------------------------------------------------------------------------ */
 
-static void call_free(struct models_call *call)
+static void models_call_free(struct models_call *call)
 {
     free(call->provider);
     free(call->model);
@@ -157,7 +157,7 @@ static void tell_answered(const struct models_call *call, enum model_failure fai
                AUDIT_V_INT(call->output_tokens), AUDIT_V_INT((int64_t)took_ms), AUDIT_V_TEXT(why));
 }
 
-static void on_event(void *data, const struct model_event *event)
+static void models_on_event(void *data, const struct model_event *event)
 {
     struct models_call *call = data;
     if (event->kind == MODEL_USAGE) {
@@ -167,19 +167,20 @@ static void on_event(void *data, const struct model_event *event)
     call->ops.on_event(call->data, event);
 }
 
-static void on_done(void *data, const struct model_end *end)
+static void models_on_done(void *data, const struct model_end *end)
 {
     struct models_call *call = data;
     struct model_ops ops = call->ops;
     void *asker = call->data;
     tell_answered(call, end->failure);
-    call_free(call);
+    models_call_free(call);
     ops.on_done(asker, end);
 }
 
-static struct models_call *call_new(struct models *models, const struct models_purpose *purpose,
-                                    const struct local_model *model, const struct model_ops *ops,
-                                    void *data)
+static struct models_call *models_call_new(struct models *models,
+                                           const struct models_purpose *purpose,
+                                           const struct local_model *model,
+                                           const struct model_ops *ops, void *data)
 {
     struct models_call *call = kg_alloc(sizeof(*call));
     call->models = models;
@@ -206,11 +207,12 @@ int models_ask(struct models *models, const struct models_purpose *purpose,
                const struct model_request *request, const struct model_ops *ops, void *data,
                struct models_call **ret_call, struct kg_err *err)
 {
-    static const struct model_ops own_ops = {.on_event = on_event, .on_done = on_done};
+    static const struct model_ops own_ops = {.on_event = models_on_event,
+                                             .on_done = models_on_done};
     int result = check_audit(models, err);
     if (result < 0)
         return result;
-    struct models_call *call = call_new(models, purpose, request->model, ops, data);
+    struct models_call *call = models_call_new(models, purpose, request->model, ops, data);
     kg_auto(kg_buf_free) struct kg_buf system = {0}, messages = {0}, tools = {0};
     struct model_request shown = *request; /* no model is told a secret, whoever said it */
     if (redact_put_shared(request->system, &system))
@@ -221,7 +223,7 @@ int models_ask(struct models *models, const struct models_purpose *purpose,
         shown.tools = kg_buf_view(&tools);
     result = model_ask(models->pool, &shown, &own_ops, call, &call->call, err);
     if (result < 0) {
-        call_free(call);
+        models_call_free(call);
         return result;
     }
     audit_emit(host_audit(models->host), AUDIT_MODEL_ASKED, kg_str(call->asker->request_id),
@@ -236,5 +238,5 @@ void models_cancel(struct models_call *call)
 {
     model_cancel(call->call);
     tell_answered(call, MODEL_CANCELLED);
-    call_free(call);
+    models_call_free(call);
 }

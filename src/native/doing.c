@@ -23,7 +23,7 @@ static void read_left(int fd, char ret_left[DOING_TEXT])
     }
 }
 
-static void put(const struct doing *doing, enum doing_where where, const char *text)
+static void doing_put(const struct doing *doing, enum doing_where where, const char *text)
 {
     char record[DOING_TEXT] = {0};
     kg_str_copy(kg_str(text), record, sizeof(record));
@@ -44,22 +44,22 @@ void doing_open(struct doing *doing, const char *folder, const char *name,
     }
     read_left(doing->fd, ret_left);
     for (int i = 0; i < DOING_PLACES; i++)
-        put(doing, (enum doing_where)i, "");
+        doing_put(doing, (enum doing_where)i, "");
 }
 
 void doing_begin(const struct doing *doing, enum doing_where where, const char *what)
 {
-    put(doing, where, what);
+    doing_put(doing, where, what);
 }
 
 void doing_end(const struct doing *doing, enum doing_where where)
 {
-    put(doing, where, "");
+    doing_put(doing, where, "");
 }
 
 void doing_close(struct doing *doing)
 {
     for (int i = 0; i < DOING_PLACES; i++)
-        put(doing, (enum doing_where)i, "");
+        doing_put(doing, (enum doing_where)i, "");
     kg_close(&doing->fd);
 }

@@ -20,7 +20,7 @@ _Static_assert(sizeof(struct kaged_system_plugin) ==
                        NATIVE_HOOKS * sizeof(kaged_hook *),
                "hooks.def and system-plugin.h differ");
 
-static struct kg_str cut(struct kg_str text)
+static struct kg_str event_cut(struct kg_str text)
 {
     if (text.length > VALUE_MAX)
         text.length = VALUE_MAX;
@@ -28,11 +28,11 @@ static struct kg_str cut(struct kg_str text)
 }
 
 /* The text that a plugin is given; owned, NULL of null. */
-static char *text_of(const struct audit_value *value)
+static char *event_text_of(const struct audit_value *value)
 {
     switch (value->type) {
     case AUDIT_STR:
-        return kg_str_dup(cut(value->text));
+        return kg_str_dup(event_cut(value->text));
     case AUDIT_RAW:
         return kg_str_dup(value->text);
     case AUDIT_INT:
@@ -44,11 +44,11 @@ static char *text_of(const struct audit_value *value)
     }
 }
 
-static void put_value(struct kg_json_writer *json, const struct audit_value *value)
+static void event_put_value(struct kg_json_writer *json, const struct audit_value *value)
 {
     switch (value->type) {
     case AUDIT_STR:
-        kg_json_str(json, cut(value->text));
+        kg_json_str(json, event_cut(value->text));
         break;
     case AUDIT_RAW:
         kg_json_raw(json, value->text);
@@ -80,8 +80,8 @@ struct native_event *native_event_new(enum native_hook hook, const struct audit_
     for (size_t i = 0; i < count; i++) {
         assert(row->fields[i] != NULL);
         kg_json_key(&json, row->fields[i]);
-        put_value(&json, &values[i]);
-        event->values[i] = text_of(&values[i]);
+        event_put_value(&json, &values[i]);
+        event->values[i] = event_text_of(&values[i]);
     }
     kg_json_end(&json, '}');
     event->public = (struct kaged_event){

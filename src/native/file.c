@@ -18,7 +18,8 @@
 /* -- who can write to it ----------------------------------------------------------------------- */
 
 /* In a folder like /tmp nobody can replace what is not his own. */
-static int check_owner(const char *path, const struct stat *found, uid_t owner, struct kg_err *err)
+static int native_file_check_owner(const char *path, const struct stat *found, uid_t owner,
+                                   struct kg_err *err)
 {
     bool sticky = S_ISDIR(found->st_mode) && (found->st_mode & S_ISVTX) != 0 && found->st_uid == 0;
     if (found->st_uid != 0 && found->st_uid != owner) {
@@ -69,7 +70,7 @@ static int open_checked(const char *path, uid_t owner, struct kg_err *err)
         folder = fd;
         if (fstat(fd, &found) < 0)
             return kg_fail_errno(err, errno, "look at %s", part);
-        if (check_owner(part, &found, owner, err) < 0)
+        if (native_file_check_owner(part, &found, owner, err) < 0)
             return -EPERM;
         if (slash == NULL)
             break;
@@ -84,7 +85,7 @@ static int open_checked(const char *path, uid_t owner, struct kg_err *err)
 
 /* -- what it is -------------------------------------------------------------------------------- */
 
-static bool read_header(int fd, Elf64_Ehdr *ret_header)
+static bool native_file_read_header(int fd, Elf64_Ehdr *ret_header)
 {
     *ret_header = (Elf64_Ehdr){0};
     return pread(fd, ret_header, sizeof(*ret_header), 0) == (ssize_t)sizeof(*ret_header) &&
@@ -92,13 +93,13 @@ static bool read_header(int fd, Elf64_Ehdr *ret_header)
 }
 
 /* Type and machine lie at the same place in the headers of all classes. */
-static int check_kind(int fd, struct kg_err *err)
+static int native_file_check_kind(int fd, struct kg_err *err)
 {
     Elf64_Ehdr header, own;
     kg_auto(kg_close) int self = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
-    if (!read_header(fd, &header))
+    if (!native_file_read_header(fd, &header))
         return kg_fail(err, KG_E_REFUSED, "it is not a shared object (ELF)");
-    if (self < 0 || !read_header(self, &own))
+    if (self < 0 || !native_file_read_header(self, &own))
         return 0; /* dlopen has the last word anyway */
     if (header.e_ident[EI_CLASS] != own.e_ident[EI_CLASS] ||
         header.e_ident[EI_DATA] != own.e_ident[EI_DATA] || header.e_machine != own.e_machine)
@@ -152,7 +153,7 @@ int native_check_file(const struct local_system_plugin *plugin, uid_t owner,
 {
     kg_auto(kg_free) char *path = kg_str_dup(plugin->path);
     kg_auto(kg_close) int fd = open_checked(path, owner, err);
-    int result = fd < 0 ? fd : check_kind(fd, err);
+    int result = fd < 0 ? fd : native_file_check_kind(fd, err);
     if (result == 0)
         result = hash_file(fd, ret_hash, err);
     return result < 0 ? result : check_hash(plugin->hash, ret_hash, err);

@@ -13,18 +13,19 @@
 #define TIMEOUT_MAX_MS 300000
 #define DELAY_MAX_MS   ((uint64_t)366 * 24 * 60 * 60 * 1000)
 
-static struct native_plugin *plugin_of(const struct kaged *kaged)
+static struct native_plugin *functions_plugin_of(const struct kaged *kaged)
 {
     return KG_CONTAINER(kaged, struct native_plugin, kaged);
 }
 
-static int refuse(const struct native_plugin *plugin, const char *function, const char *why)
+static int functions_refuse(const struct native_plugin *plugin, const char *function,
+                            const char *why)
 {
     kg_log(KG_WARN, "system plugin %s: %s: %s", plugin->name, function, why);
     return -EINVAL;
 }
 
-static struct kg_str text_of(const char *text, size_t max)
+static struct kg_str functions_text_of(const char *text, size_t max)
 {
     return (struct kg_str){text, text != NULL ? strnlen(text, max) : 0};
 }
@@ -35,20 +36,20 @@ static void do_log(const struct kaged *kaged, enum kaged_level level, const char
 {
     static const enum kg_level levels[] = {KG_DEBUG, KG_INFO, KG_WARN, KG_ERROR_LEVEL};
     kg_auto(kg_buf_free) struct kg_buf line = {0};
-    kg_buf_escaped(&line, text_of(text, TEXT_MAX));
+    kg_buf_escaped(&line, functions_text_of(text, TEXT_MAX));
     bool known = (size_t)level < KG_COUNT(levels);
-    kg_log(known ? levels[level] : KG_INFO, "system plugin %s: %s", plugin_of(kaged)->name,
-           kg_buf_terminate(&line));
+    kg_log(known ? levels[level] : KG_INFO, "system plugin %s: %s",
+           functions_plugin_of(kaged)->name, kg_buf_terminate(&line));
 }
 
 static const char *do_config(const struct kaged *kaged)
 {
-    return plugin_of(kaged)->config;
+    return functions_plugin_of(kaged)->config;
 }
 
 static const char *do_setting(const struct kaged *kaged, const char *name)
 {
-    const struct native_plugin *plugin = plugin_of(kaged);
+    const struct native_plugin *plugin = functions_plugin_of(kaged);
     for (size_t i = 0; i < plugin->setting_count; i++)
         if (strcmp(plugin->settings[i].name, name) == 0)
             return plugin->settings[i].text;
@@ -58,9 +59,9 @@ static const char *do_setting(const struct kaged *kaged, const char *name)
 static int do_timer(const struct kaged *kaged, uint64_t delay_ms, void (*on_due)(void *data),
                     void *data)
 {
-    struct native_plugin *plugin = plugin_of(kaged);
+    struct native_plugin *plugin = functions_plugin_of(kaged);
     if (on_due == NULL || delay_ms > DELAY_MAX_MS)
-        return refuse(plugin, "timer", "it needs a function, and at most a year");
+        return functions_refuse(plugin, "timer", "it needs a function, and at most a year");
     struct native_timer *timer = kg_alloc(sizeof(*timer));
     *timer = (struct native_timer){
         .due_ms = kg_monotonic_ms() + delay_ms, .on_due = on_due, .data = data};
@@ -159,9 +160,9 @@ static void on_function(struct loop_message *message)
 
 static int do_run_on_loop(const struct kaged *kaged, void (*function)(void *data), void *data)
 {
-    struct native_plugin *plugin = plugin_of(kaged);
+    struct native_plugin *plugin = functions_plugin_of(kaged);
     if (function == NULL)
-        return refuse(plugin, "run_on_loop", "it needs a function");
+        return functions_refuse(plugin, "run_on_loop", "it needs a function");
     struct errand *errand = kg_alloc(sizeof(*errand));
     errand->function = function;
     errand->data = data;
@@ -180,15 +181,17 @@ static void on_audit(struct loop_message *message)
 
 static int do_audit(const struct kaged *kaged, const char *event, const char *details)
 {
-    struct native_plugin *plugin = plugin_of(kaged);
-    struct kg_str name = text_of(event, TEXT_MAX), object = text_of(details, DETAILS_MAX + 1);
+    struct native_plugin *plugin = functions_plugin_of(kaged);
+    struct kg_str name = functions_text_of(event, TEXT_MAX),
+                  object = functions_text_of(details, DETAILS_MAX + 1);
     if (name.length == 0 || name.length == TEXT_MAX || !kg_str_is_plain(name))
-        return refuse(plugin, "audit", "the event needs a name of plain text");
+        return functions_refuse(plugin, "audit", "the event needs a name of plain text");
     if (details != NULL &&
         (object.length > DETAILS_MAX || object.length == 0 || object.data[0] != '{' ||
          memchr(object.data, '\n', object.length) != NULL ||
          kg_json_check(object, NULL) != KG_JSON_OK))
-        return refuse(plugin, "audit", "details are no JSON object of one line and 4096 bytes");
+        return functions_refuse(plugin, "audit",
+                                "details are no JSON object of one line and 4096 bytes");
     struct errand *errand = kg_alloc(sizeof(*errand));
     errand->event = kg_str_dup(name);
     errand->details = details != NULL ? kg_str_dup(object) : NULL;
@@ -197,7 +200,7 @@ static int do_audit(const struct kaged *kaged, const char *event, const char *de
 
 /* -- requests ---------------------------------------------------------------------------------- */
 
-static void on_fetched(void *data, const struct fetch_answer *fetched)
+static void functions_on_fetched(void *data, const struct fetch_answer *fetched)
 {
     struct errand *errand = data;
     struct native_answer *answer = kg_steal(&errand->answer);
@@ -208,7 +211,7 @@ static void on_fetched(void *data, const struct fetch_answer *fetched)
     errand_free(errand);
 }
 
-static struct fetch_request request_of(const struct errand *errand, const char *whose)
+static struct fetch_request functions_request_of(const struct errand *errand, const char *whose)
 {
     return (struct fetch_request){
         .whose = whose,
@@ -221,7 +224,7 @@ static struct fetch_request request_of(const struct errand *errand, const char *
     };
 }
 
-static void on_request(struct loop_message *message)
+static void functions_on_request(struct loop_message *message)
 {
     struct errand *errand = KG_CONTAINER(message, struct errand, message);
     struct native_plugin *plugin = errand->plugin;
@@ -230,10 +233,11 @@ static void on_request(struct loop_message *message)
         errand_free(errand);
         return;
     }
-    const struct fetch_request request = request_of(errand, plugin->name);
+    const struct fetch_request request = functions_request_of(errand, plugin->name);
     struct fetch_call *call; /* nobody cancels it */
-    if (fetch_ask(native_fetch(plugin->native), &request, on_fetched, errand, &call, &err) < 0)
-        on_fetched(errand, &(struct fetch_answer){.error = err.message});
+    if (fetch_ask(native_fetch(plugin->native), &request, functions_on_fetched, errand, &call,
+                  &err) < 0)
+        functions_on_fetched(errand, &(struct fetch_answer){.error = err.message});
 }
 
 /* What the plugin's header knew of the request; a shorter one ends in nothing. */
@@ -252,7 +256,7 @@ static void fill_request(struct errand *errand, const struct kaged_http_request 
     errand->url = kg_strdup(given->url);
     errand->headers = kg_list_copy(given->headers != NULL ? given->headers : none);
     if (has_body)
-        kg_buf_str(&errand->body, text_of(given->body, FETCH_BODY_BYTES + 1));
+        kg_buf_str(&errand->body, functions_text_of(given->body, FETCH_BODY_BYTES + 1));
     errand->timeout_ms = given->timeout_ms != 0 ? given->timeout_ms : TIMEOUT_MS;
 }
 
@@ -260,25 +264,26 @@ static int do_http(const struct kaged *kaged, const struct kaged_http_request *g
                    void (*on_answer)(void *data, const struct kaged_http_answer *answer),
                    void *data)
 {
-    struct native_plugin *plugin = plugin_of(kaged);
+    struct native_plugin *plugin = functions_plugin_of(kaged);
     struct kg_err err;
     if (given == NULL || given->size < offsetof(struct kaged_http_request, method))
-        return refuse(plugin, "http", "the request does not say its size");
+        return functions_refuse(plugin, "http", "the request does not say its size");
     const struct kaged_http_request known = known_part(given);
     if (known.url == NULL)
-        return refuse(plugin, "http", "the request has no url");
+        return functions_refuse(plugin, "http", "the request has no url");
     struct errand *errand = kg_alloc(sizeof(*errand));
     fill_request(errand, &known);
-    const struct fetch_request request = request_of(errand, plugin->name);
+    const struct fetch_request request = functions_request_of(errand, plugin->name);
     bool in_time = errand->timeout_ms >= TIMEOUT_MIN_MS && errand->timeout_ms <= TIMEOUT_MAX_MS;
     if (!in_time || fetch_check(&request, &err) < 0) {
         errand_free(errand);
-        return refuse(plugin, "http", in_time ? err.message : "timeout_ms is 10 to 300000");
+        return functions_refuse(plugin, "http",
+                                in_time ? err.message : "timeout_ms is 10 to 300000");
     }
     errand->answer = kg_alloc(sizeof(*errand->answer));
     errand->answer->on_answer = on_answer;
     errand->answer->data = data;
-    return send_errand(plugin, errand, on_request);
+    return send_errand(plugin, errand, functions_on_request);
 }
 
 void native_functions_fill(struct kaged *kaged)

@@ -67,7 +67,7 @@ static const struct kaged_system_plugin *find_table(const struct native_plugin *
     return check_table(found, err) == 0 ? found : NULL;
 }
 
-static int start(struct native_plugin *plugin, struct kg_err *err)
+static int native_load_start(struct native_plugin *plugin, struct kg_err *err)
 {
     uint64_t began_ms = kg_monotonic_ms();
     native_call_begin(plugin, DOING_THREAD, "start");
@@ -80,7 +80,8 @@ static int start(struct native_plugin *plugin, struct kg_err *err)
     return kg_fail(err, KG_E_REFUSED, "it does not start: %.400s", kg_buf_terminate(&words));
 }
 
-static int check_hooks(const struct native_plugin *plugin, uint32_t *ret_hooks, struct kg_err *err)
+static int native_load_check_hooks(const struct native_plugin *plugin, uint32_t *ret_hooks,
+                                   struct kg_err *err)
 {
     for (int hook = 0; hook < NATIVE_HOOKS; hook++) {
         if (native_hook_of(plugin->table, (enum native_hook)hook) == NULL)
@@ -108,10 +109,10 @@ int native_load(struct native_plugin *plugin, struct kg_err *err)
     if (found == NULL)
         return -EINVAL;
     copy_table(table, found);
-    if (start(plugin, err) < 0)
+    if (native_load_start(plugin, err) < 0)
         return -EINVAL;
     copy_table(table, found);
-    if (check_hooks(plugin, &hooks, err) < 0) {
+    if (native_load_check_hooks(plugin, &hooks, err) < 0) {
         native_run_stop(plugin);
         return -EINVAL;
     }

@@ -60,7 +60,7 @@ static void gather_wanted(struct native *native)
         native->wanted |= at->plugin->wanted;
 }
 
-static void put_hooks(struct kg_json_writer *json, const char *key, uint32_t hooks)
+static void native_put_hooks(struct kg_json_writer *json, const char *key, uint32_t hooks)
 {
     kg_json_named_begin(json, key, '[');
     for (int hook = 0; hook < NATIVE_HOOKS; hook++)
@@ -69,7 +69,7 @@ static void put_hooks(struct kg_json_writer *json, const char *key, uint32_t hoo
     kg_json_end(json, ']');
 }
 
-static void tell_failed(struct native_plugin *plugin)
+static void native_tell_failed(struct native_plugin *plugin)
 {
     kg_log(KG_ERROR_LEVEL, "system plugin %s is left out: %s%s%s", plugin->name,
            plugin->problem.message, plugin->problem.hint[0] != '\0' ? "; " : "",
@@ -105,12 +105,12 @@ void native_on_loaded(struct native_plugin *plugin)
     plugin->wanted = is_failed ? 0 : hooks;
     gather_wanted(plugin->native);
     if (is_failed)
-        tell_failed(plugin);
+        native_tell_failed(plugin);
     else
         tell_loaded(plugin);
 }
 
-static void on_network(void *data, const char *whose, const struct gate_event *event)
+static void native_on_network(void *data, const char *whose, const struct gate_event *event)
 {
     const struct native *native = data;
     audit_emit(native->audit, AUDIT_SYSTEM_PLUGIN_CONNECTION, KG_STR_NULL, AUDIT_V_TEXT(whose),
@@ -119,21 +119,21 @@ static void on_network(void *data, const char *whose, const struct gate_event *e
                AUDIT_V_INT((int64_t)event->bytes_out), AUDIT_V_INT((int64_t)event->bytes_in));
 }
 
-static void on_look(struct loop_timer *timer)
+static void native_on_look(struct loop_timer *timer)
 {
     struct native *native = KG_CONTAINER(timer, struct native, look);
     bool any = false;
     for (const struct entry *at = native->first; at != NULL; at = at->next)
         any |= native_plugin_look(at->plugin);
     if (any)
-        loop_timer_start(native->place.loop, timer, LOOK_MS, on_look);
+        loop_timer_start(native->place.loop, timer, LOOK_MS, native_on_look);
 }
 
 /* Somebody was given something to do: whether that takes long is looked at until all is done. */
 static void look_later(struct native *native)
 {
     if (!loop_timer_running(&native->look))
-        loop_timer_start(native->place.loop, &native->look, LOOK_MS, on_look);
+        loop_timer_start(native->place.loop, &native->look, LOOK_MS, native_on_look);
 }
 
 /* -- telling ----------------------------------------------------------------------------------- */
@@ -192,7 +192,7 @@ static int unknown_hook(struct kg_str name, struct kg_err *err)
     return kg_hint(err, "kaged-system-plugin(3) has all of them");
 }
 
-static int take_hooks(const struct kg_node *list, uint32_t *ret_hooks, struct kg_err *err)
+static int native_take_hooks(const struct kg_node *list, uint32_t *ret_hooks, struct kg_err *err)
 {
     for (uint32_t i = 0; list != NULL && i < list->count; i++) {
         int hook = 0;
@@ -206,14 +206,14 @@ static int take_hooks(const struct kg_node *list, uint32_t *ret_hooks, struct kg
 }
 
 /* All that can be said of it before a byte of it is run. */
-static int check(struct native_plugin *plugin, const struct local_system_plugin *table,
-                 struct kg_err *err)
+static int native_check(struct native_plugin *plugin, const struct local_system_plugin *table,
+                        struct kg_err *err)
 {
     if (table->problem != NULL) {
         *err = *table->problem;
         return -EINVAL;
     }
-    if (take_hooks(table->hooks, &plugin->allowed, err) < 0)
+    if (native_take_hooks(table->hooks, &plugin->allowed, err) < 0)
         return -EINVAL;
     return native_check_file(table, geteuid(), plugin->hash, err);
 }
@@ -243,9 +243,9 @@ static void open_one(struct native *native, const struct native_parts *parts, co
     *last = entry;
     doing_open(&plugin->doing, folder, plugin->name, plugin->left);
     note_left(plugin);
-    if (check(plugin, table, &err) < 0) {
+    if (native_check(plugin, table, &err) < 0) {
         native_plugin_fail(plugin, &err);
-        tell_failed(plugin);
+        native_tell_failed(plugin);
         return;
     }
     plugin->wanted = plugin->allowed;
@@ -253,7 +253,7 @@ static void open_one(struct native *native, const struct native_parts *parts, co
 }
 
 /* Until it runs, or cannot. */
-static int wait_for(struct native_plugin *plugin, struct kg_err *err)
+static int native_wait_for(struct native_plugin *plugin, struct kg_err *err)
 {
     uint64_t until_ms = kg_monotonic_ms() + START_WAIT_MS, now_ms;
     uv_mutex_lock(&plugin->lock);
@@ -273,7 +273,7 @@ static int wait_for(struct native_plugin *plugin, struct kg_err *err)
 static int wait_for_required(struct native *native, struct kg_err *err)
 {
     for (const struct entry *at = native->first; at != NULL; at = at->next)
-        if (at->plugin->required && wait_for(at->plugin, err) < 0)
+        if (at->plugin->required && native_wait_for(at->plugin, err) < 0)
             return -EINVAL;
     return 0;
 }
@@ -317,7 +317,7 @@ struct native *native_open(const struct native_parts *parts, struct kg_err *err)
         .facts = parts->facts,
         .calls_max = REQUESTS_MAX,
         .idle_ms = IDLE_MS,
-        .on_network = on_network,
+        .on_network = native_on_network,
         .data = native,
     };
     native->fetch = fetch_pool_new(&native->fetch_place);
@@ -360,7 +360,7 @@ static void on_leave(struct loop_timer *timer)
     finish_stop(KG_CONTAINER(timer, struct native, stop_timer));
 }
 
-static void check_stopped(struct native *native)
+static void native_check_stopped(struct native *native)
 {
     if (native->stopping && native->fetch_closed && all_ended(native))
         finish_stop(native);
@@ -370,7 +370,7 @@ static void on_fetch_closed(void *data)
 {
     struct native *native = data;
     native->fetch_closed = true;
-    check_stopped(native);
+    native_check_stopped(native);
 }
 
 /* Requests on their way end, and with them what a hook may still wait for. */
@@ -391,7 +391,7 @@ void native_on_ended(struct native_plugin *plugin)
     if (native->stopping && !native->fetch_closed && all_ended(native))
         close_fetch(native);
     else
-        check_stopped(native);
+        native_check_stopped(native);
 }
 
 void native_stop(struct native *native, void (*on_stopped)(void *data), void *data)
@@ -429,7 +429,7 @@ void native_free(struct native *native)
 
 /* -- showing ----------------------------------------------------------------------------------- */
 
-static void put_figures(struct kg_json_writer *json, const struct native_plugin *plugin)
+static void native_put_figures(struct kg_json_writer *json, const struct native_plugin *plugin)
 {
     bool is_busy = plugin->now[0] != '\0';
     kg_json_named_int(json, "calls", (int64_t)plugin->calls);
@@ -443,7 +443,7 @@ static void put_figures(struct kg_json_writer *json, const struct native_plugin 
                       is_busy ? (int64_t)(kg_monotonic_ms() - plugin->now_since_ms) : 0);
 }
 
-static void put_plugin(struct kg_json_writer *json, struct native_plugin *plugin)
+static void native_put_plugin(struct kg_json_writer *json, struct native_plugin *plugin)
 {
     uv_mutex_lock(&plugin->lock);
     bool is_failed = plugin->state == NATIVE_FAILED;
@@ -454,13 +454,13 @@ static void put_plugin(struct kg_json_writer *json, struct native_plugin *plugin
     kg_json_named_text(json, "path", plugin->path);
     kg_json_named_text(json, "hash", plugin->hash[0] != '\0' ? plugin->hash : NULL);
     kg_json_named_bool(json, "required", plugin->required);
-    put_hooks(json, "allowed", plugin->allowed);
-    put_hooks(json, "hooks", plugin->hooks);
+    native_put_hooks(json, "allowed", plugin->allowed);
+    native_put_hooks(json, "hooks", plugin->hooks);
     kg_json_named_text(json, "problem", is_failed ? plugin->problem.message : NULL);
     kg_json_named_text(json, "hint",
                        is_failed && plugin->problem.hint[0] != '\0' ? plugin->problem.hint : NULL);
     kg_json_named_text(json, "left_in", plugin->left[0] != '\0' ? plugin->left : NULL);
-    put_figures(json, plugin);
+    native_put_figures(json, plugin);
     kg_json_end(json, '}');
     uv_mutex_unlock(&plugin->lock);
 }
@@ -469,7 +469,7 @@ void native_put_all(struct native *native, struct kg_json_writer *json)
 {
     kg_json_begin(json, '[');
     for (const struct entry *at = native ? native->first : NULL; at != NULL; at = at->next)
-        put_plugin(json, at->plugin);
+        native_put_plugin(json, at->plugin);
     kg_json_end(json, ']');
 }
 
@@ -478,7 +478,7 @@ bool native_put_one(struct native *native, struct kg_str name, struct kg_json_wr
     for (const struct entry *at = native ? native->first : NULL; at != NULL; at = at->next) {
         if (!kg_str_is(name, at->plugin->name))
             continue;
-        put_plugin(json, at->plugin);
+        native_put_plugin(json, at->plugin);
         return true;
     }
     return false;

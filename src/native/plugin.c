@@ -25,7 +25,7 @@ static char *setting_text(const struct kg_node *node)
     return kg_str_dup(kg_buf_view(&text));
 }
 
-static void take_config(struct native_plugin *plugin, const struct kg_node *config)
+static void native_plugin_take_config(struct native_plugin *plugin, const struct kg_node *config)
 {
     kg_auto(kg_buf_free) struct kg_buf text = {0};
     size_t count = config != NULL ? config->count : 0;
@@ -52,7 +52,7 @@ struct native_plugin *native_plugin_new(struct native *native, struct loop *loop
     plugin->doing.fd = -1;
     plugin->events_tail = &plugin->events;
     plugin->answers_tail = &plugin->answers;
-    take_config(plugin, table->config);
+    native_plugin_take_config(plugin, table->config);
     if (uv_mutex_init(&plugin->lock) || uv_cond_init(&plugin->wake) ||
         uv_cond_init(&plugin->changed))
         abort(); /* as for every thread that is had at start-up */
@@ -203,7 +203,7 @@ static bool wait_for_work(struct native_plugin *plugin)
     }
 }
 
-static struct native_answer *take_answer(struct native_plugin *plugin)
+static struct native_answer *native_plugin_take_answer(struct native_plugin *plugin)
 {
     struct native_answer *answer = plugin->answers;
     if (answer == NULL)
@@ -231,7 +231,7 @@ static bool is_common(enum native_hook hook)
            hook == NATIVE_TRANSPORT_CLOSED;
 }
 
-static struct native_event *take_event(struct native_plugin *plugin)
+static struct native_event *native_plugin_take_event(struct native_plugin *plugin)
 {
     struct native_event *event = plugin->events;
     if (event == NULL)
@@ -244,7 +244,7 @@ static struct native_event *take_event(struct native_plugin *plugin)
     return event;
 }
 
-static void serve(struct native_plugin *plugin)
+static void native_plugin_serve(struct native_plugin *plugin)
 {
     for (;;) {
         struct native_answer *answer = NULL;
@@ -252,9 +252,9 @@ static void serve(struct native_plugin *plugin)
         struct native_event *event = NULL;
         uv_mutex_lock(&plugin->lock);
         bool goes_on = wait_for_work(plugin);
-        if (goes_on && (answer = take_answer(plugin)) == NULL &&
+        if (goes_on && (answer = native_plugin_take_answer(plugin)) == NULL &&
             (timer = take_timer(plugin)) == NULL)
-            event = take_event(plugin);
+            event = native_plugin_take_event(plugin);
         uv_mutex_unlock(&plugin->lock);
         if (!goes_on)
             return;
@@ -300,7 +300,7 @@ static void tell_loop(struct native_plugin *plugin, void (*tell)(struct native_p
         free(news);
 }
 
-static void work(void *data)
+static void native_plugin_work(void *data)
 {
     struct native_plugin *plugin = data;
     struct kg_err err = {0};
@@ -313,7 +313,7 @@ static void work(void *data)
     uv_mutex_unlock(&plugin->lock);
     tell_loop(plugin, native_on_loaded);
     if (is_loaded) {
-        serve(plugin);
+        native_plugin_serve(plugin);
         native_run_stop(plugin);
     }
     uv_mutex_lock(&plugin->lock);
@@ -325,7 +325,7 @@ static void work(void *data)
 
 void native_plugin_begin(struct native_plugin *plugin)
 {
-    if (uv_thread_create(&plugin->thread, work, plugin))
+    if (uv_thread_create(&plugin->thread, native_plugin_work, plugin))
         abort(); /* no thread can be had at start-up */
     plugin->has_thread = true;
 }
@@ -390,8 +390,8 @@ void native_plugin_end(struct native_plugin *plugin)
 static void drop_work(struct native_plugin *plugin)
 {
     while (plugin->events != NULL)
-        native_event_free(take_event(plugin));
-    for (struct native_answer *answer; (answer = take_answer(plugin)) != NULL;)
+        native_event_free(native_plugin_take_event(plugin));
+    for (struct native_answer *answer; (answer = native_plugin_take_answer(plugin)) != NULL;)
         native_answer_free(answer);
     while (plugin->timers != NULL) {
         struct native_timer *timer = plugin->timers;

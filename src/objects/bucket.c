@@ -82,7 +82,7 @@ int bucket_place_find(const struct config *config, struct bucket_place *ret_plac
 
 /* -- what it is told --------------------------------------------------------------------------- */
 
-static int check_keys(const struct local_services *services, struct kg_err *err)
+static int bucket_check_keys(const struct local_services *services, struct kg_err *err)
 {
     if (services->bucket_problem != NULL) {
         *err = *services->bucket_problem;
@@ -118,9 +118,9 @@ static void write_order(const struct objects_parts *parts, const struct bucket_e
     kg_json_end(&json, '}');
 }
 
-static struct cage_plan *make_plan(const struct objects_parts *parts,
-                                   const struct bucket_errand *errand,
-                                   const struct bucket_place *place, struct kg_err *err)
+static struct cage_plan *bucket_make_plan(const struct objects_parts *parts,
+                                          const struct bucket_errand *errand,
+                                          const struct bucket_place *place, struct kg_err *err)
 {
     kg_auto(kg_free) char *program = helper_program("kaged-fetch", err);
     if (program == NULL)
@@ -157,8 +157,8 @@ static bool is_code(struct kg_str code)
 }
 
 /* A refusal of ours, or of the bucket's, by what can be done about it. */
-static void explain(const struct bucket_run *run, const struct kg_node *said, int status,
-                    struct kg_err *err)
+static void bucket_explain(const struct bucket_run *run, const struct kg_node *said, int status,
+                           struct kg_err *err)
 {
     struct kg_str words = kg_node_text(said, "words"), code = kg_node_text(said, "code");
     if (!is_code(code))
@@ -180,7 +180,7 @@ static void explain(const struct bucket_run *run, const struct kg_node *said, in
         kg_hint(err, "kaged doctor tries it");
 }
 
-static void tell(const struct bucket_run *run, const struct kg_node *said)
+static void bucket_tell(const struct bucket_run *run, const struct kg_node *said)
 {
     struct kg_err err = {0};
     int64_t status = kg_node_number(said, "status");
@@ -192,20 +192,21 @@ static void tell(const struct bucket_run *run, const struct kg_node *said)
         .said = said,
     };
     if (status < 200 || status >= 300)
-        explain(run, said, (int)status, &err);
+        bucket_explain(run, said, (int)status, &err);
     else if (kg_node_text(said, "words").length > 0)
         kg_fail(&err, KG_E_OBJECTS, "the bucket %s: %.*s", run->bucket,
                 KG_STR_CUT(kg_node_text(said, "words"), 300));
     run->on_done(run->data, &answer, err.code != KG_OK ? &err : NULL);
 }
 
-static void run_free(struct bucket_run *run)
+static void bucket_run_free(struct bucket_run *run)
 {
     free(run->bucket);
     free(run);
 }
 
-static void on_run(void *data, struct helper_run_result *result, const struct kg_err *err_or_null)
+static void bucket_on_run(void *data, struct helper_run_result *result,
+                          const struct kg_err *err_or_null)
 {
     struct bucket_run *run = data;
     const struct bucket_answer none = {0};
@@ -217,7 +218,7 @@ static void on_run(void *data, struct helper_run_result *result, const struct kg
                 kg_node_number(doc->root, "status") >= 0 &&
                 kg_node_number(doc->root, "status") <= 999;
     if (fits) {
-        tell(run, doc->root);
+        bucket_tell(run, doc->root);
     } else {
         if (err_or_null == NULL)
             kg_fail(&err, KG_E_OBJECTS, "the bucket %s: the process that asks %s%.*s", run->bucket,
@@ -225,10 +226,10 @@ static void on_run(void *data, struct helper_run_result *result, const struct kg
                     KG_STR_CUT(result->timed_out ? KG_STR("") : kg_buf_view(&result->err), 300));
         run->on_done(run->data, &none, &err);
     }
-    run_free(run);
+    bucket_run_free(run);
 }
 
-static void on_network(void *data, const struct gate_event *event)
+static void bucket_on_network(void *data, const struct gate_event *event)
 {
     struct bucket_run *run = data;
     if (event->kind == GATE_DENIED || event->kind == GATE_FAILED)
@@ -247,10 +248,10 @@ struct bucket_run *bucket_run_start(const struct objects_parts *parts,
         kg_fail(err, KG_E_OBJECTS, "no cage can be built here, and so no bucket be asked");
         return NULL;
     }
-    if (check_keys(&parts->local(parts->data)->services, err) < 0 ||
+    if (bucket_check_keys(&parts->local(parts->data)->services, err) < 0 ||
         bucket_place_find(config, &place, err) < 0)
         return NULL;
-    struct cage_plan *plan = make_plan(parts, errand, &place, err);
+    struct cage_plan *plan = bucket_make_plan(parts, errand, &place, err);
     if (plan == NULL)
         return NULL;
     write_order(parts, errand, &place, &order);
@@ -260,18 +261,18 @@ struct bucket_run *bucket_run_start(const struct objects_parts *parts,
     const struct helper_run_options options = {.input = kg_buf_view(&order),
                                                .output_max = OUTPUT_BYTES,
                                                .timeout_ms = TIMEOUT_MS,
-                                               .on_network = on_network};
-    run->run = helper_run_start(&parts->place, plan, &options, on_run, run, err);
+                                               .on_network = bucket_on_network};
+    run->run = helper_run_start(&parts->place, plan, &options, bucket_on_run, run, err);
     cage_plan_free(plan);
     explicit_bzero(order.data, order.length);
     if (run->run != NULL)
         return run;
-    run_free(run);
+    bucket_run_free(run);
     return NULL;
 }
 
 void bucket_run_cancel(struct bucket_run *run)
 {
     helper_run_cancel(run->run);
-    run_free(run);
+    bucket_run_free(run);
 }

@@ -108,7 +108,7 @@ struct found_files {
     uint64_t bytes;
 };
 
-static void close_dir(DIR **dir)
+static void objects_files_close_dir(DIR **dir)
 {
     if (*dir)
         closedir(*dir);
@@ -131,7 +131,7 @@ static void found_add(struct found_files *found, const char *folder, const char 
 
 static void found_add_all(struct found_files *found, const char *folder)
 {
-    kg_auto(close_dir) DIR *dir = opendir(folder);
+    kg_auto(objects_files_close_dir) DIR *dir = opendir(folder);
     struct dirent *entry;
     while (dir != NULL && (entry = readdir(dir)) != NULL)
         if (entry->d_name[0] != '.')
@@ -150,7 +150,7 @@ static int by_use(const void *a, const void *b)
 uint64_t objects_file_trim(const char *folder, uint64_t bytes_max)
 {
     struct found_files found = {0};
-    kg_auto(close_dir) DIR *dir = opendir(folder);
+    kg_auto(objects_files_close_dir) DIR *dir = opendir(folder);
     struct dirent *entry;
     while (dir != NULL && (entry = readdir(dir)) != NULL)
         if (entry->d_name[0] != '.') {

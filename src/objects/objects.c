@@ -89,7 +89,7 @@ static void call_end(struct objects_call *call)
     call_next_transfer(objects);
 }
 
-static void on_job_done(struct loop_job *job)
+static void objects_on_job_done(struct loop_job *job)
 {
     struct objects_call *call = KG_CONTAINER(job, struct objects_call, job);
     call->busy = false;
@@ -102,7 +102,7 @@ static void call_work(struct objects_call *call, void (*run)(struct loop_job *jo
     struct objects *objects = call->objects;
     if (objects->worker == NULL)
         objects->worker = loop_worker_new(objects->parts.place.loop, "kaged-objects");
-    call->job = (struct loop_job){.run = run, .done = on_job_done};
+    call->job = (struct loop_job){.run = run, .done = objects_on_job_done};
     call->after = after;
     call->busy = true;
     loop_worker_submit(objects->worker, &call->job);
@@ -201,8 +201,8 @@ static void run_cache(struct loop_job *job)
     call->cache_bytes = objects_file_trim(objects->cache, call->cache_max);
 }
 
-static void on_sent(void *data, const struct bucket_answer *answer,
-                    const struct kg_err *err_or_null)
+static void objects_on_sent(void *data, const struct bucket_answer *answer,
+                            const struct kg_err *err_or_null)
 {
     struct objects_call *call = data;
     call->run = NULL;
@@ -219,7 +219,7 @@ static void bucket_begin_put(struct objects_call *call)
 {
     const struct bucket_errand errand = {
         .act = "put", .key = call->hash, .hash = call->hash, .file = call->file};
-    call_run(call, &errand, on_sent);
+    call_run(call, &errand, objects_on_sent);
 }
 
 static void bucket_put(struct objects_call *call)
@@ -229,7 +229,7 @@ static void bucket_put(struct objects_call *call)
 
 /* -- from the bucket --------------------------------------------------------------------------- */
 
-static void run_take(struct loop_job *job)
+static void objects_run_take(struct loop_job *job)
 {
     struct objects_call *call = call_of(job);
     struct objects *objects = call->objects;
@@ -265,13 +265,14 @@ static void call_leave(struct objects_call *call)
     call_work(call, run_leave, call_end);
 }
 
-static void on_got(void *data, const struct bucket_answer *answer, const struct kg_err *err_or_null)
+static void objects_on_got(void *data, const struct bucket_answer *answer,
+                           const struct kg_err *err_or_null)
 {
     struct objects_call *call = data;
     call->run = NULL;
     call->objects->facts.bytes_in += answer->bytes;
     if (err_or_null == NULL) {
-        call_work(call, run_take, call_leave);
+        call_work(call, objects_run_take, call_leave);
         return;
     }
     call->err = *err_or_null;
@@ -288,10 +289,10 @@ static void bucket_begin_get(struct objects_call *call)
 {
     const struct bucket_errand errand = {
         .act = "get", .key = call->hash, .folder = call->staging, .bytes_max = call->bytes};
-    call_run(call, &errand, on_got);
+    call_run(call, &errand, objects_on_got);
 }
 
-static void on_looked(struct objects_call *call)
+static void objects_on_looked(struct objects_call *call)
 {
     struct objects_facts *facts = &call->objects->facts;
     bool is_here = call->fd >= 0;
@@ -304,7 +305,7 @@ static void on_looked(struct objects_call *call)
 }
 
 /* What is damaged here is fetched anew. */
-static void run_look(struct loop_job *job)
+static void objects_run_look(struct loop_job *job)
 {
     struct objects_call *call = call_of(job);
     struct objects *objects = call->objects;
@@ -324,14 +325,14 @@ static void run_look(struct loop_job *job)
 
 static void bucket_open(struct objects_call *call)
 {
-    call_work(call, run_look, on_looked);
+    call_work(call, objects_run_look, objects_on_looked);
 }
 
 static const struct objects_row bucket_row = {bucket_put, bucket_open};
 
 /* -- what is asked ----------------------------------------------------------------------------- */
 
-static struct objects_call *call_new(struct objects *objects, const char *hash, void *data)
+static struct objects_call *objects_call_new(struct objects *objects, const char *hash, void *data)
 {
     struct objects_call *call = kg_alloc(sizeof(*call));
     call->objects = objects;
@@ -347,7 +348,7 @@ static struct objects_call *call_new(struct objects *objects, const char *hash, 
 void objects_put(struct objects *objects, const char *hash, const char *file,
                  objects_done_fn *on_done, void *data)
 {
-    struct objects_call *call = call_new(objects, hash, data);
+    struct objects_call *call = objects_call_new(objects, hash, data);
     call->file = kg_strdup(file);
     call->on_done = on_done;
     objects->row->put(call);
@@ -356,7 +357,7 @@ void objects_put(struct objects *objects, const char *hash, const char *file,
 void objects_open(struct objects *objects, const char *hash, uint64_t bytes,
                   objects_done_fn *on_done, void *data)
 {
-    struct objects_call *call = call_new(objects, hash, data);
+    struct objects_call *call = objects_call_new(objects, hash, data);
     call->bytes = bytes;
     call->on_done = on_done;
     objects->row->open(call);
@@ -385,7 +386,7 @@ static void on_checked(void *data, const struct bucket_answer *answer,
 void objects_check(struct objects *objects, objects_check_fn *on_done, void *data)
 {
     kg_auto(kg_free) char *key = kg_format("kaged-check-%s", kg_id_new("").text);
-    struct objects_call *call = call_new(objects, "", data);
+    struct objects_call *call = objects_call_new(objects, "", data);
     for (char *at = key; *at != '\0'; at++)
         *at = *at >= 'A' && *at <= 'Z' ? (char)(*at - 'A' + 'a') : *at;
     const struct bucket_errand errand = {.act = "check", .key = key, .bytes_max = CHECK_BYTES};

@@ -123,7 +123,7 @@ static int say_refused(const struct kg_node *error, struct kg_err *err)
 }
 
 /* The package's words with the kind that they are of, which is ours to say. */
-static void put_kind(const struct kg_node *package, struct kg_buf *ret_json)
+static void discover_put_kind(const struct kg_node *package, struct kg_buf *ret_json)
 {
     struct kg_json_writer json = kg_json_writer(ret_json);
     kg_json_begin(&json, '{');
@@ -150,7 +150,7 @@ static int take_document(struct package_discovery *discovery, struct kg_str said
     if (package == NULL)
         return discovery_fault(err,
                                "what it says of itself is not the document that was asked for");
-    put_kind(package, &discovery->json);
+    discover_put_kind(package, &discovery->json);
     return 0;
 }
 
@@ -169,8 +169,8 @@ static int take_run(struct package_discovery *discovery, const struct helper_run
     return take_document(discovery, kg_buf_view(&result->out));
 }
 
-static void on_discovered(void *data, struct helper_run_result *result,
-                          const struct kg_err *err_or_null)
+static void discover_on_discovered(void *data, struct helper_run_result *result,
+                                   const struct kg_err *err_or_null)
 {
     struct package_discovery *discovery = data;
     discovery->run = NULL;
@@ -218,8 +218,8 @@ static int discovery_run(struct package_discovery *discovery)
         .output_max = OUTPUT_MAX,
         .timeout_ms = discovery->timeout_ms,
     };
-    discovery->run =
-        helper_run_start(&discovery->place.helper, plan, &options, on_discovered, discovery, err);
+    discovery->run = helper_run_start(&discovery->place.helper, plan, &options,
+                                      discover_on_discovered, discovery, err);
     cage_plan_free(plan);
     return discovery->run == NULL ? -EINVAL : 0;
 }
@@ -233,7 +233,7 @@ static bool folder_has(const char *folder, const char *name)
     return lstat(path, &status) == 0 && S_ISREG(status.st_mode);
 }
 
-static void on_look(struct loop_job *job)
+static void discover_on_look(struct loop_job *job)
 {
     struct package_discovery *discovery = (struct package_discovery *)job;
     const char *folder = discovery->folder;
@@ -246,7 +246,7 @@ static void on_look(struct loop_job *job)
                                &discovery->err);
 }
 
-static void on_looked(struct loop_job *job)
+static void discover_on_looked(struct loop_job *job)
 {
     struct package_discovery *discovery = (struct package_discovery *)job;
     bool is_python = discovery->kind == PACKAGE_PYTHON && !discovery->cancelled;
@@ -258,8 +258,8 @@ struct package_discovery *package_discover(const struct package_place *place, co
                                            package_discovered_fn *on_done, void *data)
 {
     struct package_discovery *discovery = kg_alloc(sizeof(*discovery));
-    discovery->job.run = on_look;
-    discovery->job.done = on_looked;
+    discovery->job.run = discover_on_look;
+    discovery->job.done = discover_on_looked;
     discovery->place = *place;
     discovery->folder = kg_strdup(folder);
     discovery->on_done = on_done;
@@ -274,5 +274,5 @@ void package_discovery_cancel(struct package_discovery *discovery)
 {
     discovery->cancelled = true;
     if (discovery->run != NULL)
-        helper_run_kill(discovery->run); /* on_discovered comes, and tells nobody */
+        helper_run_kill(discovery->run); /* discover_on_discovered comes, and tells nobody */
 }

@@ -61,9 +61,9 @@ static void put_runner_environment(struct kg_json_writer *json)
     kg_json_end(json, '}');
 }
 
-static void put_manifest(const struct kg_node *package, const char *name,
-                         const struct package_runtime *runtime, const char *const *reaches,
-                         struct kg_buf *ret_text)
+static void package_manifest_put_manifest(const struct kg_node *package, const char *name,
+                                          const struct package_runtime *runtime,
+                                          const char *const *reaches, struct kg_buf *ret_text)
 {
     static const char *const methods[] = {"package.load_anchor", "package.scope_rules",
                                           "package.health", "package.tools", NULL};
@@ -178,7 +178,7 @@ struct manifest *package_make_manifest(const struct kg_node *package, const char
     if (!kg_str_is(kind, "python"))
         return remake_manifest(folder, name, reaches, ret_own_name, err);
     *ret_own_name = kg_strdup(name);
-    put_manifest(package, name, runtime, reaches, &text);
+    package_manifest_put_manifest(package, name, runtime, reaches, &text);
     struct manifest *manifest = read_manifest_text(kg_buf_view(&text), name, err);
     if (manifest != NULL)
         learn_package_tools(manifest, kg_node_list(package, "tools"), &problems);
@@ -285,8 +285,8 @@ static void put_package_identity(struct kg_json_writer *json, const struct manif
     kg_json_named_raw(json, "dependencies", KG_STR("[]"));
 }
 
-static void put_package(const struct manifest *manifest, const struct kg_node *bundle,
-                        struct kg_buf *ret_json)
+static void package_manifest_put_package(const struct manifest *manifest,
+                                         const struct kg_node *bundle, struct kg_buf *ret_json)
 {
     const struct kg_node *catalog = kg_node_typed(manifest->doc->root, "catalog", KG_OBJECT);
     struct kg_str prompt = kg_node_text(catalog, "system_prompt");
@@ -330,7 +330,7 @@ int package_describe(const char *folder, bool is_bundle, struct kg_buf *ret_json
     else if (result == 0)
         result = check_catalog_block(manifest, err);
     if (result == 0)
-        put_package(manifest, bundle ? bundle->root : NULL, ret_json);
+        package_manifest_put_package(manifest, bundle ? bundle->root : NULL, ret_json);
     else
         err->code = KG_E_INVALID_SOURCE;
     manifest_free(manifest);

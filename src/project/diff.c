@@ -26,13 +26,13 @@ struct facts {
 /* -- facts ------------------------------------------------------------------------------------- */
 
 /* No name has a NUL or a line break in it; a key of a configuration may, and stands last. */
-static void put_key(struct kg_buf *out, enum project_change_kind kind, const char *agent,
-                    const char *plugin, const char *what)
+static void diff_put_key(struct kg_buf *out, enum project_change_kind kind, const char *agent,
+                         const char *plugin, const char *what)
 {
     kg_buf_printf(out, "%d\n%s\n%s\n%s", kind, agent, plugin ? plugin : "", what ? what : "");
 }
 
-static void add(const struct facts *facts, const struct fact *fact)
+static void diff_add(const struct facts *facts, const struct fact *fact)
 {
     kg_auto(kg_buf_free) struct kg_buf key = {0};
     struct fact *copy = kg_arena_alloc(facts->arena, sizeof(*copy));
@@ -44,7 +44,7 @@ static void add(const struct facts *facts, const struct fact *fact)
         .value = project_keep_text(facts->arena, fact->value),
         .hidden = fact->hidden,
     };
-    put_key(&key, fact->kind, fact->agent, fact->plugin, fact->what);
+    diff_put_key(&key, fact->kind, fact->agent, fact->plugin, fact->what);
     kg_map_set(facts->map, kg_buf_view(&key), copy);
 }
 
@@ -52,29 +52,29 @@ static const struct fact *fact_find(const struct facts *facts, enum project_chan
                                     const char *agent, const char *plugin, const char *what)
 {
     kg_auto(kg_buf_free) struct kg_buf key = {0};
-    put_key(&key, kind, agent, plugin, what);
+    diff_put_key(&key, kind, agent, plugin, what);
     return kg_map_get(facts->map, kg_buf_view(&key));
 }
 
-static void add_text(const struct facts *facts, enum project_change_kind kind, const char *agent,
-                     const char *plugin, const char *text)
+static void diff_add_text(const struct facts *facts, enum project_change_kind kind,
+                          const char *agent, const char *plugin, const char *text)
 {
     kg_auto(kg_buf_free) struct kg_buf value = {0};
     if (text == NULL)
         return;
     kg_json_put_string(&value, kg_str(text));
-    add(facts, &(struct fact){kind, agent, plugin, NULL, kg_buf_terminate(&value), false});
+    diff_add(facts, &(struct fact){kind, agent, plugin, NULL, kg_buf_terminate(&value), false});
 }
 
-static void add_settings(const struct facts *facts, const char *agent,
-                         const struct project_use *use)
+static void diff_add_settings(const struct facts *facts, const char *agent,
+                              const struct project_use *use)
 {
     for (size_t i = 0; i < use->setting_count; i++) {
         const struct project_setting *setting = &use->settings[i];
         kg_auto(kg_buf_free) struct kg_buf value = {0};
         kg_json_put_node(&value, setting->value);
-        add(facts, &(struct fact){PROJECT_CHANGE_CONFIG, agent, use->name, setting->key,
-                                  kg_buf_terminate(&value), setting->sensitive});
+        diff_add(facts, &(struct fact){PROJECT_CHANGE_CONFIG, agent, use->name, setting->key,
+                                       kg_buf_terminate(&value), setting->sensitive});
     }
 }
 
@@ -91,51 +91,52 @@ static void add_tools(const struct facts *facts, const char *agent, const struct
         kg_json_named_raw(&json, "parameters",
                           tool->parameters ? kg_str(tool->parameters) : KG_STR("null"));
         kg_json_end(&json, '}');
-        add(facts, &(struct fact){PROJECT_CHANGE_TOOL, agent, use->name, tool->name,
-                                  kg_buf_terminate(&value), false});
+        diff_add(facts, &(struct fact){PROJECT_CHANGE_TOOL, agent, use->name, tool->name,
+                                       kg_buf_terminate(&value), false});
     }
 }
 
-static void add_use(const struct facts *facts, const char *agent, const struct project_use *use)
+static void diff_add_use(const struct facts *facts, const char *agent,
+                         const struct project_use *use)
 {
-    add_text(facts, PROJECT_CHANGE_PLUGIN, agent, use->name, use->package);
-    add_text(facts, PROJECT_CHANGE_VERSION, agent, use->name,
-             use->plugin ? use->plugin->version : NULL);
-    add_text(facts, PROJECT_CHANGE_STATE, agent, use->name, project_state_names[use->state]);
-    add_text(facts, PROJECT_CHANGE_ISOLATION, agent, use->name,
-             project_isolation_names[use->isolation]);
+    diff_add_text(facts, PROJECT_CHANGE_PLUGIN, agent, use->name, use->package);
+    diff_add_text(facts, PROJECT_CHANGE_VERSION, agent, use->name,
+                  use->plugin ? use->plugin->version : NULL);
+    diff_add_text(facts, PROJECT_CHANGE_STATE, agent, use->name, project_state_names[use->state]);
+    diff_add_text(facts, PROJECT_CHANGE_ISOLATION, agent, use->name,
+                  project_isolation_names[use->isolation]);
     for (size_t i = 0; i < MANIFEST_HOOK_COUNT; i++)
         if (use->hooks[i])
-            add(facts, &(struct fact){PROJECT_CHANGE_HOOK, agent, use->name, manifest_hook_names[i],
-                                      "true", false});
+            diff_add(facts, &(struct fact){PROJECT_CHANGE_HOOK, agent, use->name,
+                                           manifest_hook_names[i], "true", false});
     for (size_t i = 0; i < PROJECT_ROLE_COUNT; i++)
         if (use->roles & 1u << i)
-            add(facts, &(struct fact){PROJECT_CHANGE_ROLE, agent, use->name, project_role_names[i],
-                                      "true", false});
+            diff_add(facts, &(struct fact){PROJECT_CHANGE_ROLE, agent, use->name,
+                                           project_role_names[i], "true", false});
     add_tools(facts, agent, use);
-    add_settings(facts, agent, use);
+    diff_add_settings(facts, agent, use);
 }
 
 static void add_agent(const struct facts *facts, const struct project_resolved_agent *agent)
 {
     kg_auto(kg_buf_free) struct kg_buf value = {0};
     struct kg_json_writer json = kg_json_writer(&value);
-    add(facts, &(struct fact){PROJECT_CHANGE_AGENT, agent->path, NULL, NULL, "true", false});
-    add_text(facts, PROJECT_CHANGE_MODEL, agent->path, NULL, agent->model);
-    add_text(facts, PROJECT_CHANGE_PROMPT, agent->path, NULL, agent->prompt);
+    diff_add(facts, &(struct fact){PROJECT_CHANGE_AGENT, agent->path, NULL, NULL, "true", false});
+    diff_add_text(facts, PROJECT_CHANGE_MODEL, agent->path, NULL, agent->model);
+    diff_add_text(facts, PROJECT_CHANGE_PROMPT, agent->path, NULL, agent->prompt);
     project_put_compaction(&agent->compaction, &json);
     if (project_compaction_is_said(&agent->compaction))
-        add(facts, &(struct fact){PROJECT_CHANGE_COMPACTION, agent->path, NULL, NULL,
-                                  kg_buf_terminate(&value), false});
+        diff_add(facts, &(struct fact){PROJECT_CHANGE_COMPACTION, agent->path, NULL, NULL,
+                                       kg_buf_terminate(&value), false});
     for (size_t i = 0; i < agent->use_count; i++)
-        add_use(facts, agent->path, &agent->uses[i]);
+        diff_add_use(facts, agent->path, &agent->uses[i]);
     for (size_t i = 0; i < agent->handoff_count; i++)
         if (agent->handoffs[i].enabled)
-            add(facts, &(struct fact){PROJECT_CHANGE_TOOL, agent->path, NULL,
-                                      agent->handoffs[i].tool.name, "true", false});
+            diff_add(facts, &(struct fact){PROJECT_CHANGE_TOOL, agent->path, NULL,
+                                           agent->handoffs[i].tool.name, "true", false});
 }
 
-static void add_project(const struct facts *facts, const struct project_resolved *project)
+static void diff_add_project(const struct facts *facts, const struct project_resolved *project)
 {
     for (size_t i = 0; i < project->agent_count; i++)
         add_agent(facts, &project->agents[i]);
@@ -174,7 +175,8 @@ static void add_orders(const struct facts *facts, const struct project_resolved 
             project_resolved_find(other, kg_str(agent->path));
         kg_auto(kg_free) char *order = same ? order_of(agent, same) : NULL;
         if (order != NULL)
-            add(facts, &(struct fact){PROJECT_CHANGE_ORDER, agent->path, NULL, NULL, order, false});
+            diff_add(facts,
+                     &(struct fact){PROJECT_CHANGE_ORDER, agent->path, NULL, NULL, order, false});
     }
 }
 
@@ -214,8 +216,8 @@ static void list_change(struct project_changes *changes, const struct fact *befo
 }
 
 /* Facts of one list that the other has not, or (once, from the new list) with another value. */
-static void compare(struct project_changes *changes, const struct facts *facts,
-                    const struct facts *other, bool facts_are_new)
+static void diff_compare(struct project_changes *changes, const struct facts *facts,
+                         const struct facts *other, bool facts_are_new)
 {
     size_t position = 0;
     struct kg_str key;
@@ -251,12 +253,12 @@ struct project_changes *project_diff(const struct project_resolved *before,
     struct project_changes *changes = kg_alloc(sizeof(*changes));
     changes->arena = kg_arena_new();
     const struct facts old = {changes->arena, kg_map_new()}, new = {changes->arena, kg_map_new()};
-    add_project(&old, before);
-    add_project(&new, after);
+    diff_add_project(&old, before);
+    diff_add_project(&new, after);
     add_orders(&old, before, after);
     add_orders(&new, after, before);
-    compare(changes, &old, &new, false);
-    compare(changes, &new, &old, true);
+    diff_compare(changes, &old, &new, false);
+    diff_compare(changes, &new, &old, true);
     if (changes->count > 1)
         qsort(changes->items, changes->count, sizeof(*changes->items), by_place);
     kg_map_free(old.map);
@@ -275,7 +277,7 @@ void project_changes_free(struct project_changes *changes)
 
 /* -- shown ------------------------------------------------------------------------------------- */
 
-static void put_change(struct kg_json_writer *json, const struct project_change *change)
+static void diff_put_change(struct kg_json_writer *json, const struct project_change *change)
 {
     kg_json_begin(json, '{');
     kg_json_named_text(json, "kind", project_change_names[change->kind]);
@@ -294,6 +296,6 @@ void project_changes_json(const struct project_changes *changes, struct kg_json_
 {
     kg_json_begin(json, '[');
     for (size_t i = 0; i < changes->count; i++)
-        put_change(json, &changes->items[i]);
+        diff_put_change(json, &changes->items[i]);
     kg_json_end(json, ']');
 }

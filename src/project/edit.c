@@ -30,7 +30,8 @@ static const struct project_agent *agent_find(const struct project *project, con
     return NULL;
 }
 
-static struct project *read_text(const struct kg_buf *text, const char *when, struct kg_err *err)
+static struct project *edit_read_text(const struct kg_buf *text, const char *when,
+                                      struct kg_err *err)
 {
     kg_auto(kg_problems_free) struct kg_problems problems = {0};
     struct project *project = project_read(kg_buf_view(text), &problems);
@@ -39,11 +40,11 @@ static struct project *read_text(const struct kg_buf *text, const char *when, st
     return project;
 }
 
-static int check_declared(const struct kg_buf *text, const struct change *change,
-                          struct kg_err *err)
+static int edit_check_declared(const struct kg_buf *text, const struct change *change,
+                               struct kg_err *err)
 {
     int result = 0;
-    struct project *project = read_text(text, "as it is", err);
+    struct project *project = edit_read_text(text, "as it is", err);
     if (project == NULL)
         return -EINVAL;
     const struct project_agent *agent = agent_find(project, change->agent_path);
@@ -71,8 +72,8 @@ static size_t agent_keys(char *parts, const char *path[PATH_MAX_KEYS])
 }
 
 /* The keys from the root to the setting; borrowed from `parts` and the change. */
-static int path_of(const struct change *change, char *parts, const char *path[PATH_MAX_KEYS],
-                   size_t *ret_count, struct kg_err *err)
+static int edit_path_of(const struct change *change, char *parts, const char *path[PATH_MAX_KEYS],
+                        size_t *ret_count, struct kg_err *err)
 {
     size_t count = agent_keys(parts, path);
     bool isolation = change->key_count == 1 && strcmp(change->keys[0], "isolation") == 0;
@@ -91,7 +92,7 @@ static int path_of(const struct change *change, char *parts, const char *path[PA
 /* The edited text takes the place of the other, if it is a project's. */
 static int take_edited(struct kg_buf *text, struct kg_buf *edited, struct kg_err *err)
 {
-    struct project *project = read_text(edited, "after the change", err);
+    struct project *project = edit_read_text(edited, "after the change", err);
     if (project == NULL)
         return -EINVAL;
     project_free(project);
@@ -101,16 +102,16 @@ static int take_edited(struct kg_buf *text, struct kg_buf *edited, struct kg_err
     return 0;
 }
 
-static int apply(struct kg_buf *text, void *data, struct kg_err *err)
+static int edit_apply(struct kg_buf *text, void *data, struct kg_err *err)
 {
     const struct change *change = data;
     const char *path[PATH_MAX_KEYS];
     size_t count = 0;
     kg_auto(kg_free) char *parts = kg_strdup(change->agent_path);
     kg_auto(kg_buf_free) struct kg_buf edited = {0};
-    int result = check_declared(text, change, err);
+    int result = edit_check_declared(text, change, err);
     if (result == 0)
-        result = path_of(change, parts, path, &count, err);
+        result = edit_path_of(change, parts, path, &count, err);
     if (result < 0)
         return result;
     kg_buf_str(&edited, kg_buf_view(text));
@@ -124,7 +125,7 @@ int project_edit_config(struct kg_buf *text, const char *agent_path, const char 
                         struct kg_err *err)
 {
     struct change change = {agent_path, plugin, keys, key_count, value};
-    return apply(text, &change, err);
+    return edit_apply(text, &change, err);
 }
 
 int project_set_config(const struct project_location *location, const char *agent_path,
@@ -135,7 +136,7 @@ int project_set_config(const struct project_location *location, const char *agen
     kg_auto(kg_close) int root = project_root_open(location->root, err);
     int result = root < 0 ? root : project_check_plain(root, location->file, err);
     if (result == 0)
-        result = edit_file(location->path, apply, &change, err);
+        result = edit_file(location->path, edit_apply, &change, err);
     return result < 0 ? kg_wrap(err, result, "%s", location->path) : 0;
 }
 
@@ -149,7 +150,7 @@ static int check_addition(const struct kg_buf *text, const struct addition *addi
                           struct kg_str name, struct kg_err *err)
 {
     int result = 0;
-    struct project *project = read_text(text, "as it is", err);
+    struct project *project = edit_read_text(text, "as it is", err);
     if (project == NULL)
         return -EINVAL;
     const struct project_agent *agent = agent_find(project, addition->agent_path);
@@ -165,7 +166,7 @@ static int check_addition(const struct kg_buf *text, const struct addition *addi
     return result;
 }
 
-static int add(struct kg_buf *text, void *data, struct kg_err *err)
+static int edit_add(struct kg_buf *text, void *data, struct kg_err *err)
 {
     const struct addition *addition = data;
     struct kg_str name = manifest_package_name(kg_str(addition->package));
@@ -191,7 +192,7 @@ static int add(struct kg_buf *text, void *data, struct kg_err *err)
 }
 
 /* Another file could be put in its place, also by root; but who took his right away meant it. */
-static int check_writable(const char *path, struct kg_err *err)
+static int edit_check_writable(const char *path, struct kg_err *err)
 {
     struct stat there;
     if (stat(path, &there) < 0)
@@ -209,9 +210,9 @@ int project_add_plugin(const struct project_location *location, const char *agen
     kg_auto(kg_close) int root = project_root_open(location->root, err);
     int result = root < 0 ? root : project_check_plain(root, location->file, err);
     if (result == 0)
-        result = check_writable(location->path, err);
+        result = edit_check_writable(location->path, err);
     if (result == 0)
-        result = edit_file(location->path, add, &addition, err);
+        result = edit_file(location->path, edit_add, &addition, err);
     return result < 0 ? kg_wrap(err, result, "%s", location->path) : 0;
 }
 
@@ -244,7 +245,7 @@ int project_set_model(const struct project_location *location, const char *agent
     kg_auto(kg_close) int root = project_root_open(location->root, err);
     int result = root < 0 ? root : project_check_plain(root, location->file, err);
     if (result == 0)
-        result = check_writable(location->path, err);
+        result = edit_check_writable(location->path, err);
     if (result == 0)
         result = edit_file(location->path, name_model, &naming, err);
     return result < 0 ? kg_wrap(err, result, "%s", location->path) : 0;
@@ -270,7 +271,7 @@ static char *name_after(const char *folder)
     return name.length > 0 ? kg_str_dup(kg_buf_view(&name)) : kg_strdup("project");
 }
 
-static char *first_text(const char *root)
+static char *edit_first_text(const char *root)
 {
     kg_auto(kg_free) char *name = name_after(root);
     return kg_format(
@@ -317,7 +318,7 @@ int project_init(const char *folder, struct project_location *ret_location, stru
     if (result < 0)
         return result;
     kg_auto(kg_close) int root = project_root_open(place.root, err);
-    kg_auto(kg_free) char *text = first_text(place.root);
+    kg_auto(kg_free) char *text = edit_first_text(place.root);
     result = root < 0 ? root : write_new(root, text, err);
     if (result < 0)
         return kg_wrap(err, result, "%s", place.root);

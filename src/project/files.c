@@ -80,7 +80,8 @@ static int fail_to_look(const char *path, struct kg_err *err)
 }
 
 /* The folder that the file is in, and the file's name there. */
-static int split(const char *path, char **ret_folder, char **ret_name, struct kg_err *err)
+static int project_files_split(const char *path, char **ret_folder, char **ret_name,
+                               struct kg_err *err)
 {
     struct stat there;
     if (stat(path, &there) < 0)
@@ -106,7 +107,7 @@ int project_locate(const char *path, struct project_location *ret_location, stru
     kg_auto(kg_free) char *folder = NULL, *name = NULL;
     kg_auto(project_location_free) struct project_location location = {0};
     struct stat there;
-    int result = split(path, &folder, &name, err);
+    int result = project_files_split(path, &folder, &name, err);
     if (result < 0)
         return result;
     location.path = kg_path_join(folder, name);

@@ -24,7 +24,7 @@ void project_free(struct project *project)
     free(project);
 }
 
-static struct project *read_document(struct kg_doc *doc, struct kg_problems *problems)
+static struct project *project_read_document(struct kg_doc *doc, struct kg_problems *problems)
 {
     struct project *project = kg_alloc(sizeof(*project));
     project->doc = doc;
@@ -50,7 +50,7 @@ struct project *project_read(struct kg_str text, struct kg_problems *problems)
         kg_problems_add_err(problems, &project_rows[PROJECT_YAML], "", &err);
         return NULL;
     }
-    struct project *project = read_document(doc, problems);
+    struct project *project = project_read_document(doc, problems);
     kg_problems_sort(problems);
     return project;
 }

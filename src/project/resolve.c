@@ -43,8 +43,9 @@ static const struct manifest *find_manifest(const struct project_world *world, c
     return NULL;
 }
 
-static struct project_tool take_tool(struct kg_arena *arena, const struct manifest *manifest,
-                                     const struct manifest_tool *tool)
+static struct project_tool resolve_take_tool(struct kg_arena *arena,
+                                             const struct manifest *manifest,
+                                             const struct manifest_tool *tool)
 {
     kg_auto(kg_buf_free) struct kg_buf parameters = {0};
     kg_auto(kg_free) char *name =
@@ -60,8 +61,8 @@ static struct project_tool take_tool(struct kg_arena *arena, const struct manife
 }
 
 /* The plugin's part of the resolved project, made at the first use. */
-static const struct project_plugin *plugin_of(struct project_resolved *resolved,
-                                              const struct manifest *manifest)
+static const struct project_plugin *resolve_plugin_of(struct project_resolved *resolved,
+                                                      const struct manifest *manifest)
 {
     struct kg_arena *arena = resolved->arena;
     for (size_t i = 0; i < resolved->plugin_count; i++)
@@ -76,7 +77,7 @@ static const struct project_plugin *plugin_of(struct project_resolved *resolved,
         .tool_count = manifest->tool_count,
     };
     for (size_t i = 0; i < manifest->tool_count; i++)
-        plugin->tools[i] = take_tool(arena, manifest, &manifest->tools[i]);
+        plugin->tools[i] = resolve_take_tool(arena, manifest, &manifest->tools[i]);
     resolved->plugins[resolved->plugin_count++] = plugin;
     return plugin;
 }
@@ -149,9 +150,9 @@ static bool version_fits(const char *range_text, const char *version_text)
 
 /* -- for the audit log ------------------------------------------------------------------------- */
 
-static void find(const struct resolving *resolving, enum project_code code,
-                 const struct project_agent *agent, const struct project_use *use,
-                 const struct project_use *other_or_null, const char *what)
+static void resolve_find(const struct resolving *resolving, enum project_code code,
+                         const struct project_agent *agent, const struct project_use *use,
+                         const struct project_use *other_or_null, const char *what)
 {
     struct project_resolved *resolved = resolving->resolved;
     resolved->findings =
@@ -180,7 +181,7 @@ static void find_config_errors(const struct resolving *resolving, const struct p
     for (size_t i = first; i < resolving->problems->count; i++)
         kg_json_text(&json, resolving->problems->items[i].message);
     kg_json_end(&json, ']');
-    find(resolving, PROJECT_CONFIG_INVALID, agent, use, NULL, kg_buf_terminate(&errors));
+    resolve_find(resolving, PROJECT_CONFIG_INVALID, agent, use, NULL, kg_buf_terminate(&errors));
 }
 
 /* A hook of sessions that a subagent itself asks for. */
@@ -193,7 +194,8 @@ static void find_illegal_hooks(const struct resolving *resolving, const struct p
     for (enum manifest_hook hook = 0; hook < MANIFEST_HOOK_COUNT; hook++)
         if (project_hook_is_sessions(hook) &&
             kg_node_has_text(declaration->hooks, kg_str(manifest_hook_names[hook])))
-            find(resolving, PROJECT_HOOK_ILLEGAL, agent, use, NULL, manifest_hook_names[hook]);
+            resolve_find(resolving, PROJECT_HOOK_ILLEGAL, agent, use, NULL,
+                         manifest_hook_names[hook]);
 }
 
 /* -- hooks and roles --------------------------------------------------------------------------- */
@@ -211,9 +213,9 @@ static void check_offered(const struct resolving *resolving,
                            manifest_hook_names[k]);
 }
 
-static void take_hooks(const struct resolving *resolving, const struct project_agent *agent,
-                       const struct project_declaration *declaration,
-                       const struct manifest *manifest, struct project_use *use)
+static void resolve_take_hooks(const struct resolving *resolving, const struct project_agent *agent,
+                               const struct project_declaration *declaration,
+                               const struct manifest *manifest, struct project_use *use)
 {
     const struct kg_node *hooks = project_hooks(declaration);
     bool is_primary = agent->parent == PROJECT_NO_PARENT, any = false;
@@ -246,16 +248,16 @@ static void check_compactor(const struct resolving *resolving, const struct proj
                       "keep one, or give this one hooks without pre_compact",
                       "\"%s\" is a compactor, and %s has one: \"%s\"", use->name, agent->path,
                       other->name);
-            find(resolving, PROJECT_ROLE_VIOLATION, agent, use, other, "compactor");
+            resolve_find(resolving, PROJECT_ROLE_VIOLATION, agent, use, other, "compactor");
             return;
         }
 }
 
 /* -- tools ------------------------------------------------------------------------------------- */
 
-static void check_name(const struct resolving *resolving, const struct project_agent *agent,
-                       const struct project_use *uses, struct project_use *use,
-                       const struct kg_member *place)
+static void resolve_check_name(const struct resolving *resolving, const struct project_agent *agent,
+                               const struct project_use *uses, struct project_use *use,
+                               const struct kg_member *place)
 {
     if (manifest_name_is_builtin(kg_str(use->plugin->name)))
         problem_at_key(resolving->problems, NAME_BUILTIN, place, NULL,
@@ -271,9 +273,9 @@ static void check_name(const struct resolving *resolving, const struct project_a
         }
 }
 
-static void check_tools(const struct resolving *resolving, const struct project_agent *agent,
-                        const struct known *known, struct project_use *use,
-                        const struct kg_member *place)
+static void resolve_check_tools(const struct resolving *resolving,
+                                const struct project_agent *agent, const struct known *known,
+                                struct project_use *use, const struct kg_member *place)
 {
     for (size_t i = 0; i < use->plugin->tool_count; i++) {
         const struct project_tool *tool = &use->plugin->tools[i];
@@ -283,12 +285,12 @@ static void check_tools(const struct resolving *resolving, const struct project_
         set_aside(resolving, use, PROJECT_REFUSED, PROJECT_TOOL_COLLISION, place,
                   "keep one of the two", "\"%s\" and \"%s\" both have the tool %s", other->name,
                   use->name, tool->name);
-        find(resolving, PROJECT_TOOL_COLLISION, agent, use, other, tool->name);
+        resolve_find(resolving, PROJECT_TOOL_COLLISION, agent, use, other, tool->name);
         return;
     }
 }
 
-static void take_tools(struct known *known, struct project_use *use)
+static void resolve_take_tools(struct known *known, struct project_use *use)
 {
     for (size_t i = 0; holds_its_place(use) && i < use->plugin->tool_count; i++) {
         const struct project_tool *tool = &use->plugin->tools[i];
@@ -299,13 +301,14 @@ static void take_tools(struct known *known, struct project_use *use)
 
 /* -- one plugin of an agent -------------------------------------------------------------------- */
 
-static void take_plugin(const struct resolving *resolving, const struct project_agent *agent,
-                        const struct project_declaration *declaration,
-                        const struct manifest *manifest, struct known *known,
-                        struct project_resolved_agent *result, struct project_use *use)
+static void resolve_take_plugin(const struct resolving *resolving,
+                                const struct project_agent *agent,
+                                const struct project_declaration *declaration,
+                                const struct manifest *manifest, struct known *known,
+                                struct project_resolved_agent *result, struct project_use *use)
 {
     struct project_resolved *resolved = resolving->resolved;
-    use->plugin = plugin_of(resolved, manifest);
+    use->plugin = resolve_plugin_of(resolved, manifest);
     use->tools = kg_arena_alloc(resolved->arena, use->plugin->tool_count + 1);
     if (!version_fits(use->version, manifest->version)) {
         list_missing(resolved, use, manifest->version);
@@ -315,9 +318,9 @@ static void take_plugin(const struct resolving *resolving, const struct project_
                   manifest->version, agent->path, use->version);
         return;
     }
-    take_hooks(resolving, agent, declaration, manifest, use);
-    check_tools(resolving, agent, known, use, declaration->member);
-    check_name(resolving, agent, result->uses, use, declaration->member);
+    resolve_take_hooks(resolving, agent, declaration, manifest, use);
+    resolve_check_tools(resolving, agent, known, use, declaration->member);
+    resolve_check_name(resolving, agent, result->uses, use, declaration->member);
     check_compactor(resolving, agent, result->uses, use, declaration->member);
     size_t known_problems = resolving->problems->count;
     bool is_usable = project_settings_take(resolving, declaration, manifest, use);
@@ -327,7 +330,7 @@ static void take_plugin(const struct resolving *resolving, const struct project_
         use->state = PROJECT_MISCONFIGURED;
         use->reason = "its configuration cannot be used";
     }
-    take_tools(known, use);
+    resolve_take_tools(known, use);
 }
 
 static void take_use(const struct resolving *resolving, const struct project_agent *agent,
@@ -347,7 +350,7 @@ static void take_use(const struct resolving *resolving, const struct project_age
     if (manifest == NULL)
         set_not_installed(resolving, use, declaration->member);
     else
-        take_plugin(resolving, agent, declaration, manifest, known, result, use);
+        resolve_take_plugin(resolving, agent, declaration, manifest, known, result, use);
     find_illegal_hooks(resolving, agent, declaration, use);
 }
 
@@ -411,8 +414,9 @@ static size_t tools_on(const struct project_resolved_agent *agent)
     return count;
 }
 
-static void take_switches(const struct resolving *resolving, const struct project_agent *agent,
-                          const struct known *known, struct project_resolved_agent *result)
+static void resolve_take_switches(const struct resolving *resolving,
+                                  const struct project_agent *agent, const struct known *known,
+                                  struct project_resolved_agent *result)
 {
     struct kg_map *switches = kg_map_new();
     for (size_t i = 0; i < agent->switch_count; i++) {
@@ -435,8 +439,8 @@ static void take_switches(const struct resolving *resolving, const struct projec
 /* -- subagents --------------------------------------------------------------------------------- */
 
 /* What its parent's model is told of it. */
-static const char *describe(struct kg_arena *arena, const struct project_agent *agent,
-                            const char *name)
+static const char *resolve_describe(struct kg_arena *arena, const struct project_agent *agent,
+                                    const char *name)
 {
     size_t line = agent->prompt ? strcspn(agent->prompt, "\n") : 0;
     kg_auto(kg_free) char *text =
@@ -466,7 +470,7 @@ static void take_handoff(const struct resolving *resolving, const struct known *
     result->handoffs[result->handoff_count++] = (struct project_handoff){
         .tool = {.name = project_keep_text(arena, tool),
                  .wire_name = wire_name,
-                 .description = describe(arena, subagent, name),
+                 .description = resolve_describe(arena, subagent, name),
                  .parameters = HANDOFF_PARAMETERS},
         .agent = project_keep_text(arena, subagent->path),
         .enabled = true,
@@ -489,7 +493,7 @@ static void take_handoffs(const struct resolving *resolving, const struct projec
 
 /* -- models ------------------------------------------------------------------------------------ */
 
-static void check_model(const struct resolving *resolving, const struct kg_node *alias)
+static void resolve_check_model(const struct resolving *resolving, const struct kg_node *alias)
 {
     const struct local *local = resolving->world->local;
     if (alias == NULL || local == NULL || local_model_find(local, alias->text) != NULL)
@@ -517,8 +521,9 @@ static const struct project_use *use_find(const struct project_resolved_agent *a
     return NULL;
 }
 
-static void take_compaction(const struct resolving *resolving, const struct project_agent *agent,
-                            struct project_resolved_agent *result)
+static void resolve_take_compaction(const struct resolving *resolving,
+                                    const struct project_agent *agent,
+                                    struct project_resolved_agent *result)
 {
     struct kg_arena *arena = resolving->resolved->arena;
     const char *delegate = agent->compaction.delegate;
@@ -551,8 +556,8 @@ static void silence(struct project_resolved_agent *agent)
     }
 }
 
-static void take_agent(const struct resolving *resolving, const struct project_agent *agent,
-                       struct project_resolved_agent *result)
+static void resolve_take_agent(const struct resolving *resolving, const struct project_agent *agent,
+                               struct project_resolved_agent *result)
 {
     struct kg_arena *arena = resolving->resolved->arena;
     struct known known = {kg_map_new(), kg_map_new()};
@@ -567,11 +572,11 @@ static void take_agent(const struct resolving *resolving, const struct project_a
     for (size_t i = 0; i < agent->declaration_count; i++)
         take_use(resolving, agent, &agent->declarations[i], &known, result);
     take_handoffs(resolving, agent, &known, result);
-    take_switches(resolving, agent, &known, result);
-    check_model(resolving, kg_node_get(agent->node, "model"));
-    check_model(resolving, kg_node_get(agent->compaction.node, "summary_model"));
+    resolve_take_switches(resolving, agent, &known, result);
+    resolve_check_model(resolving, kg_node_get(agent->node, "model"));
+    resolve_check_model(resolving, kg_node_get(agent->compaction.node, "summary_model"));
     silence(result);
-    take_compaction(resolving, agent, result);
+    resolve_take_compaction(resolving, agent, result);
     kg_map_free(known.names);
     kg_map_free(known.wire_names);
 }
@@ -604,7 +609,7 @@ struct project_resolved *project_resolve(const struct project *project,
         .slow = kg_map_new(),
     };
     for (size_t i = 0; i < project->agent_count; i++)
-        take_agent(&resolving, &project->agents[i], &resolving.resolved->agents[i]);
+        resolve_take_agent(&resolving, &project->agents[i], &resolving.resolved->agents[i]);
     kg_map_free(resolving.slow);
     kg_problems_sort(problems);
     return resolving.resolved;

@@ -46,14 +46,14 @@ static const struct kg_node *map_of(const struct kg_node *node, const char *key)
     return map != NULL && map->count <= ENTRIES_MAX ? map : NULL;
 }
 
-static const char *text_of(const struct reading *reading, const struct kg_node *node,
-                           const char *key)
+static const char *project_rules_text_of(const struct reading *reading, const struct kg_node *node,
+                                         const char *key)
 {
     const struct kg_node *text = kg_node_typed(node, key, KG_STRING);
     return text ? project_keep(reading->project->doc->arena, text->text) : NULL;
 }
 
-static double number_of(const struct kg_node *node, const char *key, double fallback)
+static double project_rules_number_of(const struct kg_node *node, const char *key, double fallback)
 {
     const struct kg_node *number = kg_node_typed(node, key, KG_NUMBER);
     if (number == NULL)
@@ -64,7 +64,8 @@ static double number_of(const struct kg_node *node, const char *key, double fall
 }
 
 /* The place of a text among others, or 0. */
-static size_t index_of(const struct kg_node *text, const char *const *names, size_t count)
+static size_t project_rules_index_of(const struct kg_node *text, const char *const *names,
+                                     size_t count)
 {
     for (size_t i = 0; text != NULL && i < count; i++)
         if (names[i] != NULL && kg_str_is(text->text, names[i]))
@@ -136,8 +137,9 @@ static void check_override(const struct reading *reading, struct project_declara
     declaration->isolation = base->isolation;
 }
 
-static void check_package(const struct reading *reading, const struct project_agent *agent,
-                          const struct project_declaration *declaration)
+static void project_rules_check_package(const struct reading *reading,
+                                        const struct project_agent *agent,
+                                        const struct project_declaration *declaration)
 {
     bool of_primary = agent->parent == PROJECT_NO_PARENT;
     if (kg_node_get(&declaration->member->value, "package") != NULL || declaration->base != NULL)
@@ -168,8 +170,8 @@ static void check_twice(const struct reading *reading, const struct project_agen
 
 /* -- one declaration --------------------------------------------------------------------------- */
 
-static void check_version(const struct reading *reading,
-                          const struct project_declaration *declaration)
+static void project_rules_check_version(const struct reading *reading,
+                                        const struct project_declaration *declaration)
 {
     struct kg_err err = {0};
     if (declaration->version == NULL)
@@ -192,8 +194,8 @@ static bool leads_up(const char *path)
     return false;
 }
 
-static void check_source(const struct reading *reading,
-                         const struct project_declaration *declaration)
+static void project_rules_check_source(const struct reading *reading,
+                                       const struct project_declaration *declaration)
 {
     const char *source = declaration->source;
     if (source != NULL && strncmp(source, "./", 2) == 0 && leads_up(source))
@@ -203,8 +205,9 @@ static void check_source(const struct reading *reading,
                    "the source \"%.200s\" leads out of the project", source);
 }
 
-static void check_hooks(const struct reading *reading, const struct project_agent *agent,
-                        const struct project_declaration *declaration)
+static void project_rules_check_hooks(const struct reading *reading,
+                                      const struct project_agent *agent,
+                                      const struct project_declaration *declaration)
 {
     const struct kg_node *hooks = declaration->hooks;
     if (agent->parent == PROJECT_NO_PARENT || hooks == NULL)
@@ -238,11 +241,11 @@ static void check_declaration(const struct reading *reading, const struct projec
         declaration->base = find_base(reading->project, declaration);
     if (declaration->base != NULL)
         check_override(reading, declaration);
-    check_package(reading, agent, declaration);
+    project_rules_check_package(reading, agent, declaration);
     check_twice(reading, agent, declaration);
-    check_version(reading, declaration);
-    check_source(reading, declaration);
-    check_hooks(reading, agent, declaration);
+    project_rules_check_version(reading, declaration);
+    project_rules_check_source(reading, declaration);
+    project_rules_check_hooks(reading, agent, declaration);
     check_isolation(reading, declaration);
 }
 
@@ -268,12 +271,13 @@ static void take_declaration(const struct reading *reading, const struct kg_memb
     *declaration = (struct project_declaration){
         .name = project_keep(reading->project->doc->arena, member->key),
         .member = member,
-        .package = text_of(reading, node, "package"),
-        .version = text_of(reading, node, "version"),
-        .source = text_of(reading, node, "source"),
+        .package = project_rules_text_of(reading, node, "package"),
+        .version = project_rules_text_of(reading, node, "version"),
+        .source = project_rules_text_of(reading, node, "source"),
         .hooks = kg_node_typed(node, "hooks", KG_ARRAY),
         .isolation_node = isolation,
-        .isolation = (enum project_isolation)index_of(isolation, project_isolation_names, 2),
+        .isolation =
+            (enum project_isolation)project_rules_index_of(isolation, project_isolation_names, 2),
         .config = kg_node_typed(node, "config", KG_OBJECT),
     };
 }
@@ -297,7 +301,7 @@ static void take_declarations(struct reading *reading, struct project_agent *age
 
 /* -- the rest of an agent ---------------------------------------------------------------------- */
 
-static void take_switches(const struct reading *reading, struct project_agent *agent)
+static void project_rules_take_switches(const struct reading *reading, struct project_agent *agent)
 {
     const struct kg_node *tools = map_of(agent->node, "tools");
     agent->switches = kg_alloc_array((tools ? tools->count : 0) + 1, sizeof(*agent->switches));
@@ -315,20 +319,21 @@ static void take_switches(const struct reading *reading, struct project_agent *a
     }
 }
 
-static void take_compaction(const struct reading *reading, struct project_agent *agent)
+static void project_rules_take_compaction(const struct reading *reading,
+                                          struct project_agent *agent)
 {
     const struct kg_node *node = kg_node_typed(agent->node, "compaction", KG_OBJECT);
     const struct kg_node *delegate = kg_node_typed(node, "delegate", KG_OBJECT);
     struct project_compaction *compaction = &agent->compaction;
     *compaction = (struct project_compaction){
         .node = node,
-        .threshold = number_of(node, "threshold", 0),
-        .strategy = (enum project_strategy)index_of(kg_node_typed(node, "strategy", KG_STRING),
-                                                    project_strategy_names,
-                                                    KG_COUNT(project_strategy_names)),
-        .delegate = text_of(reading, delegate, "plugin"),
-        .keep_recent = (int64_t)number_of(node, "keep_recent", -1),
-        .summary_model = text_of(reading, node, "summary_model"),
+        .threshold = project_rules_number_of(node, "threshold", 0),
+        .strategy = (enum project_strategy)project_rules_index_of(
+            kg_node_typed(node, "strategy", KG_STRING), project_strategy_names,
+            KG_COUNT(project_strategy_names)),
+        .delegate = project_rules_text_of(reading, delegate, "plugin"),
+        .keep_recent = (int64_t)project_rules_number_of(node, "keep_recent", -1),
+        .summary_model = project_rules_text_of(reading, node, "summary_model"),
     };
 }
 
@@ -377,8 +382,8 @@ static void check_compaction(const struct reading *reading, struct project_agent
 
 /* -- the tree of agents ------------------------------------------------------------------------ */
 
-static void take_agent(struct reading *reading, const struct kg_node *node, const char *path,
-                       size_t parent, unsigned depth);
+static void project_rules_take_agent(struct reading *reading, const struct kg_node *node,
+                                     const char *path, size_t parent, unsigned depth);
 
 static bool may_take(const struct reading *reading, const struct kg_member *member, unsigned depth)
 {
@@ -404,7 +409,7 @@ static void take_subagents(struct reading *reading, const struct kg_node *node, 
         kg_auto(kg_free) char *path =
             kg_format("%s.subagents.%.*s", above->path, KG_STR_ARG(member->key));
         if (may_take(reading, member, above->depth + 1))
-            take_agent(reading, &member->value, path, parent, above->depth + 1);
+            project_rules_take_agent(reading, &member->value, path, parent, above->depth + 1);
     }
 }
 
@@ -416,8 +421,8 @@ static bool delegates(const struct project *project, const struct kg_node *agent
     return said == NULL || said->boolean;
 }
 
-static void take_agent(struct reading *reading, const struct kg_node *node, const char *path,
-                       size_t parent, unsigned depth)
+static void project_rules_take_agent(struct reading *reading, const struct kg_node *node,
+                                     const char *path, size_t parent, unsigned depth)
 {
     struct project *project = reading->project;
     size_t index = project->agent_count++;
@@ -427,15 +432,15 @@ static void take_agent(struct reading *reading, const struct kg_node *node, cons
         .parent = parent,
         .depth = depth,
         .node = node,
-        .model = text_of(reading, node, "model"),
-        .prompt = text_of(reading, node, "prompt"),
-        .prompt_file = text_of(reading, kg_node_get(node, "prompt"), "file"),
-        .description = text_of(reading, node, "description"),
+        .model = project_rules_text_of(reading, node, "model"),
+        .prompt = project_rules_text_of(reading, node, "prompt"),
+        .prompt_file = project_rules_text_of(reading, kg_node_get(node, "prompt"), "file"),
+        .description = project_rules_text_of(reading, node, "description"),
         .delegates = delegates(project, node),
     };
     take_declarations(reading, agent);
-    take_switches(reading, agent);
-    take_compaction(reading, agent);
+    project_rules_take_switches(reading, agent);
+    project_rules_take_compaction(reading, agent);
     take_subagents(reading, node, index);
 }
 
@@ -446,10 +451,10 @@ void project_rules_apply(struct project *project, struct kg_problems *problems)
     const struct kg_node *root = project->doc->root;
     const struct kg_node *primary = kg_node_get(root, "primary");
     struct reading reading = {.project = project, .problems = problems};
-    project->name = text_of(&reading, root, "name");
+    project->name = project_rules_text_of(&reading, root, "name");
     project->agents = kg_alloc_array(PROJECT_AGENTS_MAX, sizeof(*project->agents));
     if (primary != NULL)
-        take_agent(&reading, primary, "primary", PROJECT_NO_PARENT, 1);
+        project_rules_take_agent(&reading, primary, "primary", PROJECT_NO_PARENT, 1);
     for (size_t i = 0; i < project->agent_count; i++) {
         struct project_agent *agent = &project->agents[i];
         for (size_t k = 0; k < agent->declaration_count; k++)

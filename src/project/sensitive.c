@@ -15,7 +15,7 @@ struct targets {
 struct search {
     const struct kg_node *root;
     size_t *work;
-    struct targets wholes, parts; /* looked at by hides, and by is_within */
+    struct targets wholes, parts; /* looked at by hides, and by sensitive_is_within */
 };
 
 enum target { TARGET_NONE, TARGET_KNOWN, TARGET_NEW, TARGET_UNCLEAR };
@@ -47,8 +47,8 @@ static const struct kg_node *reference_of(const struct kg_node *schema)
 }
 
 /* What a schema refers to, if it has not been looked at. */
-static enum target follow(const struct search *search, struct targets *seen,
-                          const struct kg_node *schema, const struct kg_node **ret_target)
+static enum target sensitive_follow(const struct search *search, struct targets *seen,
+                                    const struct kg_node *schema, const struct kg_node **ret_target)
 {
     const struct kg_node *reference = reference_of(schema);
     const struct kg_node *target = reference ? target_of(search->root, reference->text) : NULL;
@@ -64,7 +64,7 @@ static enum target follow(const struct search *search, struct targets *seen,
 }
 
 /* Whether anything within a schema, or in what it refers to, is sensitive. */
-static bool is_within(struct search *search, const struct kg_node *node)
+static bool sensitive_is_within(struct search *search, const struct kg_node *node)
 {
     if (*search->work == 0)
         return true;
@@ -72,12 +72,12 @@ static bool is_within(struct search *search, const struct kg_node *node)
     const struct kg_node *mark = kg_node_get(node, "sensitive"), *target = NULL;
     if (mark != NULL && mark->type == KG_BOOL && mark->boolean)
         return true;
-    enum target found = follow(search, &search->parts, node, &target);
-    if (found == TARGET_UNCLEAR || (found == TARGET_NEW && is_within(search, target)))
+    enum target found = sensitive_follow(search, &search->parts, node, &target);
+    if (found == TARGET_UNCLEAR || (found == TARGET_NEW && sensitive_is_within(search, target)))
         return true;
     bool is_list = node->type == KG_ARRAY;
     for (uint32_t i = 0; (is_list || node->type == KG_OBJECT) && i < node->count; i++)
-        if (is_within(search, is_list ? &node->items[i] : &node->members[i].value))
+        if (sensitive_is_within(search, is_list ? &node->items[i] : &node->members[i].value))
             return true;
     return false;
 }
@@ -104,9 +104,9 @@ static bool hides(struct search *search, const struct kg_node *schema, struct kg
     (*search->work)--;
     const struct kg_node *target = NULL;
     const struct kg_member *property = kg_node_member(kg_node_get(schema, "properties"), key);
-    enum target found = follow(search, &search->wholes, schema, &target);
+    enum target found = sensitive_follow(search, &search->wholes, schema, &target);
     if (found == TARGET_UNCLEAR || (found == TARGET_NEW && hides(search, target, key)) ||
-        (property != NULL && is_within(search, &property->value)))
+        (property != NULL && sensitive_is_within(search, &property->value)))
         return true;
     for (size_t i = 0; i < KG_COUNT(lists); i++)
         if (any_hides(search, kg_node_get(schema, lists[i]), key))
@@ -115,7 +115,8 @@ static bool hides(struct search *search, const struct kg_node *schema, struct kg
         if (kg_node_get(schema, schemas[i]) && hides(search, kg_node_get(schema, schemas[i]), key))
             return true;
     for (size_t i = 0; i < KG_COUNT(others); i++)
-        if (kg_node_get(schema, others[i]) && is_within(search, kg_node_get(schema, others[i])))
+        if (kg_node_get(schema, others[i]) &&
+            sensitive_is_within(search, kg_node_get(schema, others[i])))
             return true;
     return false;
 }
@@ -130,7 +131,7 @@ bool project_schema_is_sensitive(const struct kg_node *schema)
 {
     size_t work = SENSITIVE_WORK_MAX;
     struct search search = {.root = schema, .work = &work};
-    return is_within(&search, schema);
+    return sensitive_is_within(&search, schema);
 }
 
 bool project_hides(const struct manifest *manifest, const char *key)

@@ -25,33 +25,35 @@ struct checking {
     const char *name; /* the agent's word for the plugin */
 };
 
-static const struct kg_node *properties_of(const struct kg_node *schema)
+static const struct kg_node *project_settings_properties_of(const struct kg_node *schema)
 {
     return kg_node_typed(schema, "properties", KG_OBJECT);
 }
 
-static bool has(const struct kg_node *node, struct kg_str key)
+static bool project_settings_has(const struct kg_node *node, struct kg_str key)
 {
     return kg_node_member(node, key) != NULL;
 }
 
 /* Whether it is the operator's own. No layer here may have it, and it is left out of all. */
-static bool is_secret(const struct layers *layers, struct kg_str key)
+static bool project_settings_is_secret(const struct layers *layers, struct kg_str key)
 {
-    return has(layers->secrets, key) || has(layers->system, key);
+    return project_settings_has(layers->secrets, key) || project_settings_has(layers->system, key);
 }
 
 /* -- putting together -------------------------------------------------------------------------- */
 
-static enum project_origin origin_of(const struct layers *layers, struct kg_str key)
+static enum project_origin project_settings_origin_of(const struct layers *layers,
+                                                      struct kg_str key)
 {
     if (layers->isolation != NULL && kg_str_is(key, "isolation"))
         return layers->isolation_origin;
-    if (has(layers->own, key))
+    if (project_settings_has(layers->own, key))
         return PROJECT_ORIGIN_AGENT;
-    if (has(layers->primary, key))
+    if (project_settings_has(layers->primary, key))
         return PROJECT_ORIGIN_PRIMARY;
-    return has(layers->operators, key) ? PROJECT_ORIGIN_OPERATOR : PROJECT_ORIGIN_SCHEMA;
+    return project_settings_has(layers->operators, key) ? PROJECT_ORIGIN_OPERATOR
+                                                        : PROJECT_ORIGIN_SCHEMA;
 }
 
 /* Adds the members that no higher layer has. The operator's have no place in the project's file. */
@@ -60,7 +62,8 @@ static void add_layer(const struct layers *layers, const struct kg_node *layer,
 {
     for (uint32_t i = 0; layer != NULL && i < layer->count; i++) {
         struct kg_str key = layer->members[i].key;
-        if (origin_of(layers, key) != origin || is_secret(layers, key) ||
+        if (project_settings_origin_of(layers, key) != origin ||
+            project_settings_is_secret(layers, key) ||
             (layers->isolation != NULL && kg_str_is(key, "isolation")))
             continue;
         struct kg_member *member = &merged->members[merged->count++];
@@ -70,7 +73,7 @@ static void add_layer(const struct layers *layers, const struct kg_node *layer,
     }
 }
 
-static uint32_t count_of(const struct kg_node *node)
+static uint32_t project_settings_count_of(const struct kg_node *node)
 {
     return node ? node->count : 0;
 }
@@ -80,8 +83,9 @@ static struct kg_node merge(struct kg_arena *arena, const struct layers *layers)
 {
     struct kg_node merged = {
         .type = KG_OBJECT, .line = layers->place->key_line, .column = layers->place->key_column};
-    size_t most =
-        (size_t)count_of(layers->operators) + count_of(layers->primary) + count_of(layers->own) + 1;
+    size_t most = (size_t)project_settings_count_of(layers->operators) +
+                  project_settings_count_of(layers->primary) +
+                  project_settings_count_of(layers->own) + 1;
     merged.members = kg_arena_alloc(arena, most * sizeof(*merged.members));
     add_layer(layers, layers->operators, PROJECT_ORIGIN_OPERATOR, &merged);
     add_layer(layers, layers->primary, PROJECT_ORIGIN_PRIMARY, &merged);
@@ -116,11 +120,12 @@ static struct layers layers_of(const struct resolving *resolving,
         .operators = table ? table->config : NULL,
         .primary = base ? base->config : NULL,
         .own = declaration->config,
-        .secrets = properties_of(manifest->system_config_schema_node),
+        .secrets = project_settings_properties_of(manifest->system_config_schema_node),
         .system = table ? table->system : NULL,
         .place = declaration->member,
     };
-    if (!has(properties_of(manifest->config_schema_node), KG_STR("isolation")))
+    if (!project_settings_has(project_settings_properties_of(manifest->config_schema_node),
+                              KG_STR("isolation")))
         return layers;
     *ret_isolation = (struct kg_node){
         .type = KG_STRING,
@@ -165,13 +170,15 @@ static const struct kg_node *deepest(const struct kg_node *node, struct kg_str p
 }
 
 /* Where in the project's file it is wrong; the declaration, if the value comes from elsewhere. */
-static void place_of(const struct checking *checking, const struct schema_error *error,
-                     uint32_t *ret_line, uint32_t *ret_column)
+static void project_settings_place_of(const struct checking *checking,
+                                      const struct schema_error *error, uint32_t *ret_line,
+                                      uint32_t *ret_column)
 {
     const struct layers *layers = checking->layers;
     bool names_key = kg_str_ends(error->schema_path, "Properties") && error->line > 0;
     bool at_root = error->instance_path.length == 0;
-    enum project_origin origin = origin_of(layers, first_key(error->instance_path));
+    enum project_origin origin =
+        project_settings_origin_of(layers, first_key(error->instance_path));
     *ret_line = layers->place->key_line;
     *ret_column = layers->place->key_column;
     if (names_key && (at_root || origin >= PROJECT_ORIGIN_PRIMARY)) {
@@ -186,8 +193,9 @@ static void place_of(const struct checking *checking, const struct schema_error 
 }
 
 /* Behind ", not " the checker shows what it found; that may be a secret, or the operator's own. */
-static struct kg_str sayable(const struct checking *checking, const struct schema_error *error,
-                             enum project_origin origin)
+static struct kg_str project_settings_sayable(const struct checking *checking,
+                                              const struct schema_error *error,
+                                              enum project_origin origin)
 {
     static const char found[] = ", not ";
     size_t work = SENSITIVE_WORK_MAX;
@@ -200,7 +208,8 @@ static struct kg_str sayable(const struct checking *checking, const struct schem
     return hide && at ? (struct kg_str){message.data, (size_t)(at - message.data)} : message;
 }
 
-static void report(const struct checking *checking, const struct schema_error *error)
+static void project_settings_report(const struct checking *checking,
+                                    const struct schema_error *error)
 {
     static const char *const whose[] = {
         [PROJECT_ORIGIN_SCHEMA] = ", by the schema's own default",
@@ -209,11 +218,12 @@ static void report(const struct checking *checking, const struct schema_error *e
         [PROJECT_ORIGIN_AGENT] = "",
     };
     struct kg_str path = error->instance_path;
-    enum project_origin origin =
-        path.length ? origin_of(checking->layers, first_key(path)) : PROJECT_ORIGIN_AGENT;
-    struct kg_str sentence = sayable(checking, error, origin);
+    enum project_origin origin = path.length
+                                     ? project_settings_origin_of(checking->layers, first_key(path))
+                                     : PROJECT_ORIGIN_AGENT;
+    struct kg_str sentence = project_settings_sayable(checking, error, origin);
     uint32_t line, column;
-    place_of(checking, error, &line, &column);
+    project_settings_place_of(checking, error, &line, &column);
     struct kg_str below = path.length ? (struct kg_str){path.data + 1, path.length - 1} : path;
     bool is_operators = origin == PROJECT_ORIGIN_OPERATOR;
     kg_problems_add(checking->resolving->problems, &project_rows[PROJECT_CONFIG_INVALID], line,
@@ -222,7 +232,8 @@ static void report(const struct checking *checking, const struct schema_error *e
                     KG_STR_CUT(below, 100), KG_STR_CUT(sentence, 600), whose[origin]);
 }
 
-static bool check_schema(const struct checking *checking, const struct kg_node *config)
+static bool project_settings_check_schema(const struct checking *checking,
+                                          const struct kg_node *config)
 {
     const struct manifest *manifest = checking->manifest;
     const struct resolving *resolving = checking->resolving;
@@ -239,12 +250,13 @@ static bool check_schema(const struct checking *checking, const struct kg_node *
         return false;
     }
     for (size_t i = 0; i < found.count; i++)
-        report(checking, &found.errors[i]);
+        project_settings_report(checking, &found.errors[i]);
     return false;
 }
 
 /* Where a path setting points is a grant: a value outside of what was granted is refused. */
-static bool check_paths(const struct checking *checking, const struct kg_node *config)
+static bool project_settings_check_paths(const struct checking *checking,
+                                         const struct kg_node *config)
 {
     const struct manifest *manifest = checking->manifest;
     const struct layers *layers = checking->layers;
@@ -270,12 +282,12 @@ static bool check_paths(const struct checking *checking, const struct kg_node *c
     return fine;
 }
 
-static bool check_no_secret(const struct checking *checking)
+static bool project_settings_check_no_secret(const struct checking *checking)
 {
     const struct kg_node *own = checking->layers->own, *primary = checking->layers->primary;
     bool fine = true;
-    for (uint32_t i = 0; i < count_of(own); i++) {
-        if (!is_secret(checking->layers, own->members[i].key))
+    for (uint32_t i = 0; i < project_settings_count_of(own); i++) {
+        if (!project_settings_is_secret(checking->layers, own->members[i].key))
             continue;
         problem_at_key(checking->resolving->problems, CONFIG_SECRET, &own->members[i],
                        "keep it in local.toml, which is not shared",
@@ -285,36 +297,38 @@ static bool check_no_secret(const struct checking *checking)
         fine = false;
     }
     /* What the primary says for all was reported there. */
-    for (uint32_t i = 0; i < count_of(primary); i++)
-        fine &= !is_secret(checking->layers, primary->members[i].key);
+    for (uint32_t i = 0; i < project_settings_count_of(primary); i++)
+        fine &= !project_settings_is_secret(checking->layers, primary->members[i].key);
     return fine;
 }
 
 /* -- taking ------------------------------------------------------------------------------------ */
 
-static void take_secrets(const struct resolving *resolving, const struct manifest *manifest,
-                         struct project_use *use)
+static void project_settings_take_secrets(const struct resolving *resolving,
+                                          const struct manifest *manifest, struct project_use *use)
 {
     const struct kg_node *schema = manifest->system_config_schema_node;
-    const struct kg_node *properties = properties_of(schema);
+    const struct kg_node *properties = project_settings_properties_of(schema);
     const struct kg_node *required = kg_node_typed(schema, "required", KG_ARRAY);
     const struct local *local = resolving->world->local;
     const struct local_plugin *table =
         local ? local_plugin_find(local, kg_str(manifest->package)) : NULL;
     struct kg_arena *arena = resolving->resolved->arena;
-    use->secrets = kg_arena_alloc(arena, (count_of(properties) + 1u) * sizeof(*use->secrets));
-    for (uint32_t i = 0; i < count_of(properties); i++) {
+    use->secrets =
+        kg_arena_alloc(arena, (project_settings_count_of(properties) + 1u) * sizeof(*use->secrets));
+    for (uint32_t i = 0; i < project_settings_count_of(properties); i++) {
         const char *key = project_keep(arena, properties->members[i].key);
         use->secrets[use->secret_count++] = (struct project_secret){
             .key = key,
             .required = kg_node_has_text(required, kg_str(key)),
-            .set = table != NULL && has(table->system, kg_str(key)),
+            .set = table != NULL && project_settings_has(table->system, kg_str(key)),
         };
     }
 }
 
-static void take_settings(const struct resolving *resolving, const struct manifest *manifest,
-                          const struct layers *layers, struct project_use *use)
+static void project_settings_take_settings(const struct resolving *resolving,
+                                           const struct manifest *manifest,
+                                           const struct layers *layers, struct project_use *use)
 {
     struct kg_arena *arena = resolving->resolved->arena;
     const struct kg_node *config = use->config;
@@ -324,7 +338,7 @@ static void take_settings(const struct resolving *resolving, const struct manife
         use->settings[use->setting_count++] = (struct project_setting){
             .key = project_keep(arena, config->members[i].key),
             .value = &config->members[i].value,
-            .origin = origin_of(layers, config->members[i].key),
+            .origin = project_settings_origin_of(layers, config->members[i].key),
             .sensitive =
                 project_is_sensitive(manifest->config_schema_node, config->members[i].key, &work),
         };
@@ -351,9 +365,10 @@ bool project_settings_take(const struct resolving *resolving,
     struct kg_node isolation;
     const struct layers layers = layers_of(resolving, declaration, manifest, &isolation);
     const struct checking checking = {resolving, manifest, &layers, declaration->name};
-    take_secrets(resolving, manifest, use);
-    if (manifest->config_schema == NULL && count_of(layers.operators) == 0 &&
-        count_of(layers.primary) == 0 && count_of(layers.own) == 0)
+    project_settings_take_secrets(resolving, manifest, use);
+    if (manifest->config_schema == NULL && project_settings_count_of(layers.operators) == 0 &&
+        project_settings_count_of(layers.primary) == 0 &&
+        project_settings_count_of(layers.own) == 0)
         return true;
     struct kg_doc *doc = put_together(manifest, &layers);
     if (!keep_document(resolving, doc)) {
@@ -364,8 +379,8 @@ bool project_settings_take(const struct resolving *resolving,
         return false;
     }
     use->config = doc->root;
-    take_settings(resolving, manifest, &layers, use);
-    bool fine = check_no_secret(&checking);
-    fine = check_paths(&checking, use->config) && fine;
-    return check_schema(&checking, use->config) && fine;
+    project_settings_take_settings(resolving, manifest, &layers, use);
+    bool fine = project_settings_check_no_secret(&checking);
+    fine = project_settings_check_paths(&checking, use->config) && fine;
+    return project_settings_check_schema(&checking, use->config) && fine;
 }

@@ -22,9 +22,9 @@ const char *project_wire_name(struct kg_arena *arena, const char *name)
     return project_keep(arena, kg_buf_view(&wire));
 }
 
-static const struct project_tool *find(const struct project_resolved_agent *agent,
-                                       struct kg_str name, bool by_wire_name,
-                                       const struct project_use **ret_use)
+static const struct project_tool *project_tools_find(const struct project_resolved_agent *agent,
+                                                     struct kg_str name, bool by_wire_name,
+                                                     const struct project_use **ret_use)
 {
     for (size_t i = 0; i < agent->use_count; i++) {
         const struct project_use *use = &agent->uses[i];
@@ -42,14 +42,14 @@ static const struct project_tool *find(const struct project_resolved_agent *agen
 const struct project_tool *project_tool_find(const struct project_resolved_agent *agent,
                                              struct kg_str name, const struct project_use **ret_use)
 {
-    return find(agent, name, false, ret_use);
+    return project_tools_find(agent, name, false, ret_use);
 }
 
 const struct project_tool *project_tool_called(const struct project_resolved_agent *agent,
                                                struct kg_str wire_name,
                                                const struct project_use **ret_use)
 {
-    return find(agent, wire_name, true, ret_use);
+    return project_tools_find(agent, wire_name, true, ret_use);
 }
 
 const struct project_handoff *project_handoff_find(const struct project_resolved_agent *agent,
@@ -67,7 +67,7 @@ const struct project_handoff *project_handoff_find(const struct project_resolved
 /* -- definitions ------------------------------------------------------------------------------- */
 
 /* Arguments are an object, and both APIs want the schema to say so. */
-static void put_parameters(struct kg_json_writer *json, const char *parameters)
+static void project_tools_put_parameters(struct kg_json_writer *json, const char *parameters)
 {
     struct kg_str schema = kg_str(parameters);
     struct kg_str type;
@@ -111,7 +111,7 @@ static void put_neutral(struct kg_json_writer *json, const struct project_tool *
     kg_json_key(json, "description");
     put_description(json, tool->description, DESCRIPTION_MAX);
     kg_json_key(json, "parameters");
-    put_parameters(json, tool->parameters);
+    project_tools_put_parameters(json, tool->parameters);
     kg_json_end(json, '}');
 }
 
@@ -130,7 +130,7 @@ static void put_anthropic(struct kg_json_writer *json, const struct project_tool
     kg_json_named_text(json, "name", tool->wire_name);
     kg_json_named_text(json, "description", tool->description);
     kg_json_key(json, "input_schema");
-    put_parameters(json, tool->parameters);
+    project_tools_put_parameters(json, tool->parameters);
     kg_json_end(json, '}');
 }
 

@@ -10,7 +10,7 @@ const char *const project_role_names[] = {"observer", "compactor"};
 
 /* -- a plugin of an agent ---------------------------------------------------------------------- */
 
-static void put_hooks(struct kg_json_writer *json, const struct project_use *use)
+static void view_put_hooks(struct kg_json_writer *json, const struct project_use *use)
 {
     kg_json_named_begin(json, "hooks", '[');
     for (size_t i = 0; i < MANIFEST_HOOK_COUNT; i++)
@@ -24,7 +24,7 @@ static void put_hooks(struct kg_json_writer *json, const struct project_use *use
     kg_json_end(json, ']');
 }
 
-static void put_settings(struct kg_json_writer *json, const struct project_use *use)
+static void view_put_settings(struct kg_json_writer *json, const struct project_use *use)
 {
     kg_json_named_begin(json, "config", '[');
     for (size_t i = 0; i < use->setting_count; i++) {
@@ -42,7 +42,7 @@ static void put_settings(struct kg_json_writer *json, const struct project_use *
     kg_json_end(json, ']');
 }
 
-static void put_secrets(struct kg_json_writer *json, const struct project_use *use)
+static void view_put_secrets(struct kg_json_writer *json, const struct project_use *use)
 {
     kg_json_named_begin(json, "secrets", '[');
     for (size_t i = 0; i < use->secret_count; i++) {
@@ -55,7 +55,7 @@ static void put_secrets(struct kg_json_writer *json, const struct project_use *u
     kg_json_end(json, ']');
 }
 
-static void put_use(struct kg_json_writer *json, const struct project_use *use)
+static void view_put_use(struct kg_json_writer *json, const struct project_use *use)
 {
     kg_json_begin(json, '{');
     kg_json_named_text(json, "name", use->name);
@@ -67,9 +67,9 @@ static void put_use(struct kg_json_writer *json, const struct project_use *use)
     kg_json_named_text(json, "state", project_state_names[use->state]);
     kg_json_named_text(json, "reason", use->reason);
     kg_json_named_text(json, "isolation", project_isolation_names[use->isolation]);
-    put_hooks(json, use);
-    put_settings(json, use);
-    put_secrets(json, use);
+    view_put_hooks(json, use);
+    view_put_settings(json, use);
+    view_put_secrets(json, use);
     kg_json_end(json, '}');
 }
 
@@ -82,7 +82,7 @@ bool project_compaction_is_said(const struct project_compaction *compaction)
            compaction->summary_model != NULL;
 }
 
-static void put_number(struct kg_json_writer *json, const char *key, double value)
+static void view_put_number(struct kg_json_writer *json, const char *key, double value)
 {
     char text[32];
     kg_json_key(json, key);
@@ -100,19 +100,19 @@ void project_put_compaction(const struct project_compaction *compaction,
     }
     kg_json_begin(json, '{');
     if (compaction->threshold > 0)
-        put_number(json, "threshold", compaction->threshold);
+        view_put_number(json, "threshold", compaction->threshold);
     if (compaction->strategy != PROJECT_STRATEGY_UNSET)
         kg_json_named_text(json, "strategy", project_strategy_names[compaction->strategy]);
     if (compaction->delegate != NULL)
         kg_json_named_text(json, "delegate", compaction->delegate);
     if (compaction->keep_recent >= 0)
-        put_number(json, "keep_recent", (double)compaction->keep_recent);
+        view_put_number(json, "keep_recent", (double)compaction->keep_recent);
     if (compaction->summary_model != NULL)
         kg_json_named_text(json, "summary_model", compaction->summary_model);
     kg_json_end(json, '}');
 }
 
-static void put_tools(struct kg_json_writer *json, const struct project_use *use)
+static void view_put_tools(struct kg_json_writer *json, const struct project_use *use)
 {
     for (size_t i = 0; use->state == PROJECT_READY && i < use->plugin->tool_count; i++) {
         const struct project_tool *tool = &use->plugin->tools[i];
@@ -151,11 +151,11 @@ void project_agent_view_members(const struct project_resolved_agent *agent,
     project_put_compaction(&agent->compaction, json);
     kg_json_named_begin(json, "plugins", '[');
     for (size_t i = 0; i < agent->use_count; i++)
-        put_use(json, &agent->uses[i]);
+        view_put_use(json, &agent->uses[i]);
     kg_json_end(json, ']');
     kg_json_named_begin(json, "tools", '[');
     for (size_t i = 0; i < agent->use_count; i++)
-        put_tools(json, &agent->uses[i]);
+        view_put_tools(json, &agent->uses[i]);
     kg_json_end(json, ']');
     kg_json_named_text(json, "description", agent->description);
     kg_json_named_bool(json, "delegate", agent->delegates);
@@ -173,7 +173,7 @@ void project_agent_view(const struct project_resolved_agent *agent, struct kg_js
 
 /* -- the whole --------------------------------------------------------------------------------- */
 
-static void put_missing(struct kg_json_writer *json, const struct project_missing *missing)
+static void view_put_missing(struct kg_json_writer *json, const struct project_missing *missing)
 {
     kg_json_begin(json, '{');
     kg_json_named_text(json, "package", missing->package);
@@ -193,7 +193,7 @@ void project_view_members(const struct project_resolved *resolved,
     kg_json_end(json, ']');
     kg_json_named_begin(json, "missing", '[');
     for (size_t i = 0; i < resolved->missing_count; i++)
-        put_missing(json, &resolved->missing[i]);
+        view_put_missing(json, &resolved->missing[i]);
     kg_json_end(json, ']');
     if (problems != NULL) {
         kg_json_key(json, "problems");

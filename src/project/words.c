@@ -13,7 +13,7 @@
 /* -- members ----------------------------------------------------------------------------------- */
 
 /* The text of a string or a number; data NULL if it is neither. */
-static struct kg_str text_of(const struct kg_node *object, const char *key)
+static struct kg_str project_words_text_of(const struct kg_node *object, const char *key)
 {
     const struct kg_node *node = kg_node_get(object, key);
     bool is_text = node != NULL && (node->type == KG_STRING || node->type == KG_NUMBER);
@@ -30,7 +30,7 @@ static void pad(struct kg_buf *out, size_t from, size_t columns)
 }
 
 /* "  label       ", at the start of a line. */
-static void put_label(struct kg_buf *out, size_t indent, struct kg_str label)
+static void project_words_put_label(struct kg_buf *out, size_t indent, struct kg_str label)
 {
     for (size_t i = 0; i < indent; i++)
         kg_buf_char(out, ' ');
@@ -39,17 +39,18 @@ static void put_label(struct kg_buf *out, size_t indent, struct kg_str label)
     pad(out, from, LABEL_COLUMNS);
 }
 
-static void put_line(struct kg_buf *out, size_t indent, const char *label, struct kg_str text)
+static void project_words_put_line(struct kg_buf *out, size_t indent, const char *label,
+                                   struct kg_str text)
 {
     if (text.length == 0)
         return;
-    put_label(out, indent, kg_str(label));
+    project_words_put_label(out, indent, kg_str(label));
     kg_buf_escaped(out, text);
     kg_buf_char(out, '\n');
 }
 
 /* At most so many bytes, "..." included. */
-static void put_cut(struct kg_buf *out, const struct kg_buf *text, size_t max)
+static void project_words_put_cut(struct kg_buf *out, const struct kg_buf *text, size_t max)
 {
     size_t length = text->length <= max ? text->length : max - 3;
     length = kg_utf8_valid((struct kg_str){text->data, length});
@@ -57,20 +58,21 @@ static void put_cut(struct kg_buf *out, const struct kg_buf *text, size_t max)
     kg_buf_text(out, length < text->length ? "..." : "");
 }
 
-static void put_value(struct kg_buf *out, const struct kg_node *value)
+static void project_words_put_value(struct kg_buf *out, const struct kg_node *value)
 {
     kg_auto(kg_buf_free) struct kg_buf json_text = {0}, shown = {0};
     kg_json_put_node(&json_text, value);
     kg_buf_json_escaped(&shown, kg_buf_view(&json_text));
-    put_cut(out, &shown, VALUE_MAX);
+    project_words_put_cut(out, &shown, VALUE_MAX);
 }
 
 /* -- an agent ---------------------------------------------------------------------------------- */
 
-static void put_prompt(struct kg_buf *out, const struct kg_node *agent)
+static void project_words_put_prompt(struct kg_buf *out, const struct kg_node *agent)
 {
     kg_auto(kg_buf_free) struct kg_buf line = {0};
-    struct kg_str file = text_of(agent, "prompt_file"), prompt = text_of(agent, "prompt");
+    struct kg_str file = project_words_text_of(agent, "prompt_file"),
+                  prompt = project_words_text_of(agent, "prompt");
     const char *newline = prompt.length > 0 ? memchr(prompt.data, '\n', prompt.length) : NULL;
     if (file.length > 0)
         kg_buf_escaped(&line, file);
@@ -79,13 +81,14 @@ static void put_prompt(struct kg_buf *out, const struct kg_node *agent)
                                                                    : prompt.length});
     else
         return;
-    put_label(out, 2, KG_STR("prompt"));
-    put_cut(out, &line, VALUE_MAX);
+    project_words_put_label(out, 2, KG_STR("prompt"));
+    project_words_put_cut(out, &line, VALUE_MAX);
     kg_buf_printf(out, " (%zu bytes)\n", prompt.length);
 }
 
 /* ", at 80 % of the context": what is said of it, behind a comma. */
-static void put_part(struct kg_buf *line, const char *before, struct kg_str text, const char *after)
+static void project_words_put_part(struct kg_buf *line, const char *before, struct kg_str text,
+                                   const char *after)
 {
     if (text.length > 0)
         kg_buf_printf(line, "%s%.*s%s", before, KG_STR_ARG(text), after);
@@ -94,23 +97,27 @@ static void put_part(struct kg_buf *line, const char *before, struct kg_str text
 static void put_compaction(struct kg_buf *out, const struct kg_node *compaction)
 {
     kg_auto(kg_buf_free) struct kg_buf line = {0};
-    struct kg_str threshold = text_of(compaction, "threshold");
-    put_part(&line, ", ", text_of(compaction, "strategy"), "");
-    put_part(&line, " to ", text_of(compaction, "delegate"), "");
+    struct kg_str threshold = project_words_text_of(compaction, "threshold");
+    project_words_put_part(&line, ", ", project_words_text_of(compaction, "strategy"), "");
+    project_words_put_part(&line, " to ", project_words_text_of(compaction, "delegate"), "");
     if (threshold.length > 0) {
         kg_auto(kg_free) char *number = kg_str_dup(threshold);
         kg_buf_printf(&line, ", at %.4g %% of the context", strtod(number, NULL) * 100);
     }
-    struct kg_str turns = text_of(compaction, "keep_recent");
-    put_part(&line, ", the last ", turns, kg_str_is(turns, "1") ? " turn stays" : " turns stay");
-    put_part(&line, ", summaries by ", text_of(compaction, "summary_model"), "");
+    struct kg_str turns = project_words_text_of(compaction, "keep_recent");
+    project_words_put_part(&line, ", the last ", turns,
+                           kg_str_is(turns, "1") ? " turn stays" : " turns stay");
+    project_words_put_part(&line, ", summaries by ",
+                           project_words_text_of(compaction, "summary_model"), "");
     if (line.length > 2)
-        put_line(out, 2, "compaction", (struct kg_str){line.data + 2, line.length - 2});
+        project_words_put_line(out, 2, "compaction",
+                               (struct kg_str){line.data + 2, line.length - 2});
 }
 
 /* -- its plugins ------------------------------------------------------------------------------- */
 
-static void put_names(struct kg_buf *out, const char *label, const struct kg_node *names)
+static void project_words_put_names(struct kg_buf *out, const char *label,
+                                    const struct kg_node *names)
 {
     kg_auto(kg_buf_free) struct kg_buf line = {0};
     for (uint32_t i = 0; i < names->count; i++) {
@@ -118,7 +125,7 @@ static void put_names(struct kg_buf *out, const char *label, const struct kg_nod
         if (names->items[i].type == KG_STRING)
             kg_buf_str(&line, names->items[i].text);
     }
-    put_line(out, 4, label, kg_buf_view(&line));
+    project_words_put_line(out, 4, label, kg_buf_view(&line));
 }
 
 static const char *origin_words(struct kg_str origin)
@@ -135,62 +142,64 @@ static const char *origin_words(struct kg_str origin)
     return "?";
 }
 
-static void put_settings(struct kg_buf *out, const struct kg_node *settings)
+static void project_words_put_settings(struct kg_buf *out, const struct kg_node *settings)
 {
     for (uint32_t i = 0; i < settings->count; i++) {
         const struct kg_node *setting = &settings->items[i];
         const struct kg_node *value = kg_node_get(setting, "value");
         kg_auto(kg_buf_free) struct kg_buf key = {0};
-        put_label(out, 4, i == 0 ? KG_STR("config") : KG_STR(""));
-        kg_buf_escaped(&key, text_of(setting, "key"));
-        put_cut(out, &key, KEY_MAX);
+        project_words_put_label(out, 4, i == 0 ? KG_STR("config") : KG_STR(""));
+        kg_buf_escaped(&key, project_words_text_of(setting, "key"));
+        project_words_put_cut(out, &key, KEY_MAX);
         kg_buf_text(out, " = ");
         if (value != NULL)
-            put_value(out, value);
+            project_words_put_value(out, value);
         else
             kg_buf_text(out, "(hidden)");
-        kg_buf_printf(out, "   [%s]\n", origin_words(text_of(setting, "origin")));
+        kg_buf_printf(out, "   [%s]\n", origin_words(project_words_text_of(setting, "origin")));
     }
 }
 
-static void put_secrets(struct kg_buf *out, const struct kg_node *secrets)
+static void project_words_put_secrets(struct kg_buf *out, const struct kg_node *secrets)
 {
     for (uint32_t i = 0; i < secrets->count; i++) {
         const struct kg_node *secret = &secrets->items[i];
-        put_label(out, 4, i == 0 ? KG_STR("secrets") : KG_STR(""));
-        kg_buf_escaped(out, text_of(secret, "key"));
+        project_words_put_label(out, 4, i == 0 ? KG_STR("secrets") : KG_STR(""));
+        kg_buf_escaped(out, project_words_text_of(secret, "key"));
         kg_buf_text(out, kg_node_is_true(secret, "set")        ? ": set in local.toml\n"
                          : kg_node_is_true(secret, "required") ? ": missing in local.toml\n"
                                                                : ": not set\n");
     }
 }
 
-static void put_use(struct kg_buf *out, const struct kg_node *use)
+static void project_words_put_use(struct kg_buf *out, const struct kg_node *use)
 {
-    struct kg_str installed = text_of(use, "installed");
-    put_label(out, 2, text_of(use, "name"));
-    kg_buf_escaped(out, text_of(use, "package"));
+    struct kg_str installed = project_words_text_of(use, "installed");
+    project_words_put_label(out, 2, project_words_text_of(use, "name"));
+    kg_buf_escaped(out, project_words_text_of(use, "package"));
     kg_buf_text(out, installed.length > 0 ? " " : "");
     kg_buf_escaped(out, installed);
-    if (kg_str_is(text_of(use, "isolation"), project_isolation_names[PROJECT_ISOLATION_PROJECT]))
+    if (kg_str_is(project_words_text_of(use, "isolation"),
+                  project_isolation_names[PROJECT_ISOLATION_PROJECT]))
         kg_buf_text(out, ", shared by the project");
     kg_buf_char(out, '\n');
-    put_line(out, 4, "not used", text_of(use, "reason"));
+    project_words_put_line(out, 4, "not used", project_words_text_of(use, "reason"));
     if (installed.length == 0) {
-        put_line(out, 4, "wanted", text_of(use, "version"));
-        put_line(out, 4, "source", text_of(use, "source"));
+        project_words_put_line(out, 4, "wanted", project_words_text_of(use, "version"));
+        project_words_put_line(out, 4, "source", project_words_text_of(use, "source"));
     }
-    put_names(out, "hooks", kg_node_list(use, "hooks"));
-    put_names(out, "roles", kg_node_list(use, "roles"));
-    put_settings(out, kg_node_list(use, "config"));
-    put_secrets(out, kg_node_list(use, "secrets"));
+    project_words_put_names(out, "hooks", kg_node_list(use, "hooks"));
+    project_words_put_names(out, "roles", kg_node_list(use, "roles"));
+    project_words_put_settings(out, kg_node_list(use, "config"));
+    project_words_put_secrets(out, kg_node_list(use, "secrets"));
 }
 
-static void put_tools(struct kg_buf *out, const char *label, const struct kg_node *tools)
+static void project_words_put_tools(struct kg_buf *out, const char *label,
+                                    const struct kg_node *tools)
 {
     for (uint32_t i = 0; i < tools->count; i++) {
-        put_label(out, 2, i == 0 ? kg_str(label) : KG_STR(""));
-        kg_buf_escaped(out, text_of(&tools->items[i], "name"));
+        project_words_put_label(out, 2, i == 0 ? kg_str(label) : KG_STR(""));
+        kg_buf_escaped(out, project_words_text_of(&tools->items[i], "name"));
         kg_buf_text(out, kg_node_is_true(&tools->items[i], "enabled") ? "\n" : " (off)\n");
     }
 }
@@ -200,22 +209,23 @@ static void put_tools(struct kg_buf *out, const char *label, const struct kg_nod
 void project_agent_view_words(const struct kg_node *agent, struct kg_buf *out)
 {
     const struct kg_node *uses = kg_node_list(agent, "plugins");
-    kg_buf_escaped(out, text_of(agent, "path"));
+    kg_buf_escaped(out, project_words_text_of(agent, "path"));
     kg_buf_char(out, '\n');
-    put_line(out, 2, "model", text_of(agent, "model"));
-    put_prompt(out, agent);
+    project_words_put_line(out, 2, "model", project_words_text_of(agent, "model"));
+    project_words_put_prompt(out, agent);
     put_compaction(out, kg_node_get(agent, "compaction"));
     for (uint32_t i = 0; i < uses->count; i++)
-        put_use(out, &uses->items[i]);
-    put_tools(out, "tools", kg_node_list(agent, "tools"));
-    put_tools(out, "hands to", kg_node_list(agent, "handoffs"));
+        project_words_put_use(out, &uses->items[i]);
+    project_words_put_tools(out, "tools", kg_node_list(agent, "tools"));
+    project_words_put_tools(out, "hands to", kg_node_list(agent, "handoffs"));
 }
 
-static void put_missing(struct kg_buf *out, const struct kg_node *missing)
+static void project_words_put_missing(struct kg_buf *out, const struct kg_node *missing)
 {
-    struct kg_str version = text_of(missing, "version"), source = text_of(missing, "source");
+    struct kg_str version = project_words_text_of(missing, "version"),
+                  source = project_words_text_of(missing, "source");
     kg_buf_text(out, "  ");
-    kg_buf_escaped(out, text_of(missing, "package"));
+    kg_buf_escaped(out, project_words_text_of(missing, "package"));
     kg_buf_text(out, " ");
     kg_buf_escaped(out, version.length > 0 ? version : KG_STR("in any version"));
     kg_buf_text(out, source.length > 0 ? " from " : "");
@@ -228,7 +238,7 @@ static void put_view(const struct kg_node *view, struct kg_buf *out)
     const struct kg_node *agents = kg_node_list(view, "agents"),
                          *missing = kg_node_list(view, "missing");
     kg_buf_text(out, "project ");
-    kg_buf_escaped(out, text_of(view, "name"));
+    kg_buf_escaped(out, project_words_text_of(view, "name"));
     kg_buf_printf(out, ": %u agent%s\n", agents->count, agents->count == 1 ? "" : "s");
     for (uint32_t i = 0; i < agents->count; i++) {
         kg_buf_char(out, '\n');
@@ -237,7 +247,7 @@ static void put_view(const struct kg_node *view, struct kg_buf *out)
     if (missing->count > 0)
         kg_buf_text(out, "\nto be installed\n");
     for (uint32_t i = 0; i < missing->count; i++)
-        put_missing(out, &missing->items[i]);
+        project_words_put_missing(out, &missing->items[i]);
 }
 
 /* -- what changed ------------------------------------------------------------------------------ */
@@ -250,28 +260,28 @@ static bool shows_values(const struct kg_node *change)
         PROJECT_CHANGE_PLUGIN,    PROJECT_CHANGE_VERSION,    PROJECT_CHANGE_STATE,
         PROJECT_CHANGE_ISOLATION, PROJECT_CHANGE_CONFIG};
     for (size_t i = 0; i < KG_COUNT(short_ones); i++)
-        if (kg_str_is(text_of(change, "kind"), project_change_names[short_ones[i]]))
+        if (kg_str_is(project_words_text_of(change, "kind"), project_change_names[short_ones[i]]))
             return !kg_node_is_true(change, "hidden");
     return false;
 }
 
-static void put_change(struct kg_buf *out, const struct kg_node *change)
+static void project_words_put_change(struct kg_buf *out, const struct kg_node *change)
 {
     const struct kg_node *before = kg_node_get(change, "before");
     const struct kg_node *after = kg_node_get(change, "after");
     static const char *const places[] = {" ", "agent", " ", "plugin", ": ", "kind", " ", "what"};
     kg_buf_char(out, !before ? '+' : !after ? '-' : '~');
     for (size_t i = 0; i < KG_COUNT(places); i += 2) {
-        struct kg_str text = text_of(change, places[i + 1]);
+        struct kg_str text = project_words_text_of(change, places[i + 1]);
         kg_buf_text(out, text.length > 0 ? places[i] : "");
         kg_buf_escaped(out, text);
     }
     if (shows_values(change) && (before || after)) {
         kg_buf_char(out, ' ');
-        put_value(out, before ? before : after);
+        project_words_put_value(out, before ? before : after);
         kg_buf_text(out, before && after ? " -> " : "");
         if (before && after)
-            put_value(out, after);
+            project_words_put_value(out, after);
     }
     kg_buf_text(out, kg_node_is_true(change, "hidden") ? " (hidden)\n" : "\n");
 }
@@ -279,7 +289,7 @@ static void put_change(struct kg_buf *out, const struct kg_node *change)
 void project_changes_view_words(const struct kg_node *changes, struct kg_buf *out)
 {
     for (uint32_t i = 0; changes && changes->type == KG_ARRAY && i < changes->count; i++)
-        put_change(out, &changes->items[i]);
+        project_words_put_change(out, &changes->items[i]);
 }
 
 /* -- of what was not JSON yet ------------------------------------------------------------------ */

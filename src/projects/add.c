@@ -37,7 +37,7 @@ static void run_add(struct loop_job *job)
         project_explain_refusal(adding->host, &adding->err);
 }
 
-static void on_added(struct loop_job *job)
+static void add_on_added(struct loop_job *job)
 {
     struct adding *adding = KG_CONTAINER(job, struct adding, job);
     struct host *host = adding->host;
@@ -51,7 +51,7 @@ static void on_added(struct loop_job *job)
 }
 
 /* The package of a plugin that is installed by that name; else what was given. NULL: neither. */
-static char *package_of(struct host *host, struct kg_str plugin, struct kg_err *err)
+static char *add_package_of(struct host *host, struct kg_str plugin, struct kg_err *err)
 {
     struct host_named named;
     if (host_find(host, plugin, &named, NULL) == 0 && host_status(named).manifest != NULL)
@@ -75,14 +75,14 @@ int projects_add_plugin(struct host *host, const struct projects_addition *wante
         project_agent_find(facts.resolved, wanted->agent, err);
     if (agent == NULL)
         return kg_wrap(err, -ENOENT, "project %s", facts.id);
-    char *package = package_of(host, wanted->plugin, err);
+    char *package = add_package_of(host, wanted->plugin, err);
     if (package == NULL || project_check_file(&facts, err) < 0) {
         free(package);
         return -EINVAL;
     }
     struct adding *adding = kg_alloc(sizeof(*adding));
     *adding = (struct adding){
-        .job = {.run = run_add, .done = on_added},
+        .job = {.run = run_add, .done = add_on_added},
         .host = host,
         .location = project_file_location(&facts),
         .agent_path = kg_strdup(agent->path),

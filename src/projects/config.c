@@ -26,7 +26,8 @@ size_t project_count_uses(const struct project_resolved *resolved)
 }
 
 /* The place of a use among those of all agents; their count, if it is none of them. */
-static size_t index_of(const struct project_resolved *resolved, const struct project_use *use)
+static size_t projects_config_index_of(const struct project_resolved *resolved,
+                                       const struct project_use *use)
 {
     size_t index = 0;
     for (size_t i = 0; i < project_resolved_count(resolved); i++) {
@@ -39,10 +40,11 @@ static size_t index_of(const struct project_resolved *resolved, const struct pro
 }
 
 /* With the operator's secrets; made once, and kept until the project is read again. */
-static struct kg_str config_of(struct projects_entry *project, const struct project_use *use)
+static struct kg_str projects_config_of(struct projects_entry *project,
+                                        const struct project_use *use)
 {
     const struct manifest *manifest = project_manifest(project, use->plugin->name);
-    size_t index = index_of(project->resolved, use);
+    size_t index = projects_config_index_of(project->resolved, use);
     if (project->configs == NULL) {
         project->config_count = project_count_uses(project->resolved);
         project->configs = kg_alloc_array(project->config_count + 1, sizeof(*project->configs));
@@ -64,7 +66,7 @@ struct kg_str project_config_for(struct projects_entry *project, const struct pr
     if (manifest != NULL && !plugin_config_is_known(project->host, manifest))
         return KG_STR_NULL; /* what it was told stays */
     struct kg_str told = instance_config(host_process_status(process).instance);
-    struct kg_str config = config_of(project, use);
+    struct kg_str config = projects_config_of(project, use);
     return kg_str_equal(config, told.length > 0 ? told : KG_STR("{}")) ? KG_STR_NULL : config;
 }
 
@@ -88,7 +90,7 @@ static void telling_free(struct telling *telling)
     free(telling);
 }
 
-static void report(const struct telling *telling, struct kg_str error)
+static void projects_config_report(const struct telling *telling, struct kg_str error)
 {
     int64_t code = rpc_error_code(error);
     kg_auto(kg_buf_free) struct kg_buf words = {0};
@@ -104,11 +106,11 @@ static void report(const struct telling *telling, struct kg_str error)
                AUDIT_V_TEXT(telling->method), AUDIT_V_INT(code), AUDIT_V_STR(text));
 }
 
-static void on_told(void *data, enum peer_outcome outcome, struct kg_str payload)
+static void projects_config_on_told(void *data, enum peer_outcome outcome, struct kg_str payload)
 {
     struct telling *telling = data;
     if (outcome == PEER_ERROR)
-        report(telling, payload);
+        projects_config_report(telling, payload);
     else if (outcome == PEER_EXPIRED)
         kg_log_about(KG_WARN, telling->process, "%s of %s: no answer", telling->method,
                      telling->project);
@@ -116,8 +118,9 @@ static void on_told(void *data, enum peer_outcome outcome, struct kg_str payload
 }
 
 /* The host's deadline does not count: who has no answer to this may still have others. */
-static bool send_request(const struct projects_entry *project, const struct host_status *process,
-                         const char *method, struct kg_str params)
+static bool projects_config_send_request(const struct projects_entry *project,
+                                         const struct host_status *process, const char *method,
+                                         struct kg_str params)
 {
     struct telling *telling = kg_alloc(sizeof(*telling));
     struct kg_err err;
@@ -130,7 +133,7 @@ static bool send_request(const struct projects_entry *project, const struct host
             {
                 .talk = instance_talk(process->instance),
                 .caller_timeout_ms = (uint64_t)host_config(project->host)->limits_call_timeout_ms,
-                .on_done = on_told,
+                .on_done = projects_config_on_told,
                 .data = telling,
             },
     };
@@ -143,7 +146,8 @@ static bool send_request(const struct projects_entry *project, const struct host
     return false;
 }
 
-static void put_params(struct kg_buf *params, const char *project, struct kg_str config)
+static void projects_config_put_params(struct kg_buf *params, const char *project,
+                                       struct kg_str config)
 {
     struct kg_json_writer json = kg_json_writer(params);
     kg_json_begin(&json, '{');
@@ -156,8 +160,9 @@ static void put_params(struct kg_buf *params, const char *project, struct kg_str
 }
 
 /* Whether its process can be told of projects, and now. */
-static bool find_listener(const struct projects_entry *project, const struct project_server *server,
-                          struct host_status *ret_process)
+static bool projects_config_find_listener(const struct projects_entry *project,
+                                          const struct project_server *server,
+                                          struct host_status *ret_process)
 {
     struct host_process *process = project_server_process(project, server);
     if (process == NULL || project_package_find(project->packages, server->plugin) != NULL)
@@ -172,15 +177,15 @@ void project_tell(struct projects_entry *project, struct project_server *server)
     kg_auto(kg_buf_free) struct kg_buf params = {0};
     struct host_status process;
     if (!project_serves(project) || !project_server_is_used(server) ||
-        !find_listener(project, server, &process) || process.is_leaving)
+        !projects_config_find_listener(project, server, &process) || process.is_leaving)
         return;
-    struct kg_str config = config_of(project, server->use);
+    struct kg_str config = projects_config_of(project, server->use);
     uint32_t start = instance_start_count(process.instance);
     if (server->told_start == start && kg_str_equal(kg_buf_view(&server->told), config))
         return;
-    put_params(&params, project->id, config);
+    projects_config_put_params(&params, project->id, config);
     server->told_start = 0;
-    if (!send_request(project, &process, activated, kg_buf_view(&params)))
+    if (!projects_config_send_request(project, &process, activated, kg_buf_view(&params)))
         return;
     server->told_start = start;
     server->told.length = 0;
@@ -197,10 +202,10 @@ void project_tell_gone(struct projects_entry *project, struct project_server *se
 {
     kg_auto(kg_buf_free) struct kg_buf params = {0};
     struct host_status process;
-    if (server->told_start == 0 || !find_listener(project, server, &process) ||
+    if (server->told_start == 0 || !projects_config_find_listener(project, server, &process) ||
         server->told_start != instance_start_count(process.instance))
         return;
-    put_params(&params, project->id, KG_STR_NULL);
-    (void)send_request(project, &process, deactivated, kg_buf_view(&params));
+    projects_config_put_params(&params, project->id, KG_STR_NULL);
+    (void)projects_config_send_request(project, &process, deactivated, kg_buf_view(&params));
     server->told_start = 0;
 }

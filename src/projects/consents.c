@@ -26,7 +26,7 @@ static void needs_free(struct needs *needs)
 }
 
 /* What is there for every project, and was never enabled, stays off until somebody says yes. */
-static bool is_off(const struct projects_entry *project, const char *plugin)
+static bool projects_consents_is_off(const struct projects_entry *project, const char *plugin)
 {
     kg_auto(kg_free) char *own = kg_format("%s@%s", plugin, project->id);
     const struct host *host = project->host;
@@ -52,7 +52,7 @@ bool project_may_use(const struct projects_entry *project, const struct project_
     struct host_named named = {.plugin = host_plugin_find(host, kg_str(name))};
     if (project_package_find(project->packages, name) != NULL)
         return true; /* who keeps the project has seen to that */
-    bool active = (local != NULL && local->local && !is_off(project, name) &&
+    bool active = (local != NULL && local->local && !projects_consents_is_off(project, name) &&
                    !waits_for_yes(project, name)) ||
                   (named.plugin != NULL && host_status(named).is_dev);
     return active || (host_consents(host) != NULL &&
@@ -70,8 +70,8 @@ static struct need *need_of(struct needs *needs, const char *package)
 }
 
 /* A plugin has one consent, so the first agent that asks for something decides what it is. */
-static void add_use(const struct projects_entry *project, const struct project_use *use,
-                    struct needs *needs)
+static void projects_consents_add_use(const struct projects_entry *project,
+                                      const struct project_use *use, struct needs *needs)
 {
     size_t known = needs->count;
     struct need *need = need_of(needs, use->package);
@@ -88,13 +88,13 @@ static void add_use(const struct projects_entry *project, const struct project_u
     }
 }
 
-static struct needs collect(const struct projects_entry *project)
+static struct needs projects_consents_collect(const struct projects_entry *project)
 {
     struct needs needs = {0};
     for (size_t i = 0; i < project_resolved_count(project->resolved); i++) {
         const struct project_resolved_agent *agent = project_resolved_at(project->resolved, i);
         for (size_t k = 0; k < agent->use_count; k++)
-            add_use(project, &agent->uses[k], &needs);
+            projects_consents_add_use(project, &agent->uses[k], &needs);
     }
     return needs;
 }
@@ -127,7 +127,8 @@ static void raise_one(const struct projects_entry *project, const struct need *n
     };
     struct kg_err err;
     const struct consent *consent = consent_raise(host_consents(project->host), &request, &err);
-    bool off = need->kind == CONSENT_ACTIVATE && is_off(project, manifest_name_in(need->package));
+    bool off = need->kind == CONSENT_ACTIVATE &&
+               projects_consents_is_off(project, manifest_name_in(need->package));
     kg_buf_printf(reason, "%s%.128s %s%s (", reason->length > 0 ? ", " : "", need->package,
                   off ? "is not enabled, and " : "", acts[need->kind]);
     if (consent == NULL)
@@ -180,7 +181,7 @@ void project_ask_consents(struct projects_entry *project, bool again, const char
     kg_auto(kg_buf_free) struct kg_buf reason = {0}, apart = {0};
     if (host_consents(project->host) == NULL)
         return; /* the daemon stops */
-    kg_auto(needs_free) struct needs needs = collect(project);
+    kg_auto(needs_free) struct needs needs = projects_consents_collect(project);
     forget_others(project, &needs);
     for (size_t i = 0; i < needs.count; i++)
         if (needs.items[i].is_needed)

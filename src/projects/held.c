@@ -45,7 +45,7 @@ static bool is_held(const struct projects_entry *project, const struct project_l
     return held;
 }
 
-static void say(const struct projects_entry *project, char *const *writers, struct kg_err *err)
+static void held_say(const struct projects_entry *project, char *const *writers, struct kg_err *err)
 {
     kg_auto(kg_buf_free) struct kg_buf names = {0};
     for (size_t i = 0; writers[i] != NULL; i++)
@@ -63,19 +63,19 @@ static void hash_prompt(const struct project_resolved_agent *agent, char ret_has
     store_hash_text(kg_str(agent->prompt ? agent->prompt : ""), ret_hash);
 }
 
-static void on_kept(void *data, const struct kg_err *err_or_null)
+static void held_on_kept(void *data, const struct kg_err *err_or_null)
 {
     (void)data;
     if (err_or_null != NULL)
         kg_log(KG_ERROR_LEVEL, "remember the prompts of projects: %s", err_or_null->message);
 }
 
-static void remember(struct projects_entry *project, const char *file, const char *hash)
+static void held_remember(struct projects_entry *project, const char *file, const char *hash)
 {
     const struct state_prompt prompt = {project->id, file, hash};
     free(kg_map_remove(project->exposed, kg_str(file)));
     kg_map_set(project->exposed, kg_str(file), kg_strdup(hash));
-    state_keep_prompt(host_keeper(project->host), &prompt, on_kept, NULL);
+    state_keep_prompt(host_keeper(project->host), &prompt, held_on_kept, NULL);
 }
 
 static bool is_exposed(const struct projects_entry *project, const char *file)
@@ -97,11 +97,11 @@ void project_note_exposed(struct projects_entry *project)
         const char *known = kg_map_get(project->exposed, kg_str(agent->prompt_file));
         hash_prompt(agent, hash);
         if (known == NULL ? is_exposed(project, agent->prompt_file) : strcmp(known, hash) != 0)
-            remember(project, agent->prompt_file, hash);
+            held_remember(project, agent->prompt_file, hash);
     }
 }
 
-static void add_kept(void *data, const struct state_prompt *prompt)
+static void held_add_kept(void *data, const struct state_prompt *prompt)
 {
     struct projects *projects = data;
     for (size_t i = 0; i < projects->count; i++)
@@ -113,7 +113,7 @@ void project_exposed_read(struct projects *projects)
 {
     struct kg_err err = {0};
     struct state *state = state_keeper_state(host_keeper(projects->host));
-    if (state_prompts(state, add_kept, projects, &err) < 0)
+    if (state_prompts(state, held_add_kept, projects, &err) < 0)
         kg_log(KG_ERROR_LEVEL, "projects: %s", err.message);
 }
 
@@ -163,7 +163,7 @@ bool project_hold(struct projects_entry *project, struct project_load *load)
     char **writers = kg_list_new(0);
     bool held = is_held(project, load, changes, &writers);
     if (held) {
-        say(project, writers, &err);
+        held_say(project, writers, &err);
         project_changes_free(project->held);
         project->held = kg_steal(&changes);
         project_keep_problem(project, load, &err);

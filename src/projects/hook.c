@@ -58,7 +58,7 @@ struct projects_hook_round {
 
 /* -- ends -------------------------------------------------------------------------------------- */
 
-static void free_call(struct hook_call *call)
+static void hook_free_call(struct hook_call *call)
 {
     loop_timer_stop(host_loop(call->host), &call->deadline);
     free(call->plugin);
@@ -74,7 +74,7 @@ static void free_round(struct projects_hook_round *round)
     loop_undefer(host_loop(round->host), &round->begin);
     for (size_t i = 0; i < round->count; i++)
         if (round->calls[i] != NULL)
-            free_call(round->calls[i]);
+            hook_free_call(round->calls[i]);
     free(round->calls);
     host_asker_unref(round->asker);
     kg_buf_free(&round->params);
@@ -101,11 +101,11 @@ static void end_round(struct projects_hook_round *round)
     free_round(round);
 }
 
-static void answer(struct hook_call *call)
+static void hook_answer(struct hook_call *call)
 {
     struct projects_hook_round *round = call->round;
     if (round == NULL)
-        free_call(call);
+        hook_free_call(call);
     else if (--round->left == 0)
         end_round(round);
 }
@@ -159,8 +159,8 @@ static struct kg_str params_of(const struct hook_call *call)
     return kg_buf_view(call->designated ? &round->designated_params : &round->params);
 }
 
-static int check_room(const struct project_hook_queue *queue, const struct hook_call *call,
-                      struct kg_err *err)
+static int hook_check_room(const struct project_hook_queue *queue, const struct hook_call *call,
+                           struct kg_err *err)
 {
     size_t most = (size_t)host_config(call->host)->limits_line_max_bytes * WAITING_LINES_MAX;
     if (queue->waiting_bytes + params_of(call).length <= most)
@@ -190,12 +190,12 @@ static void leave_queue(struct project_hook_queue *queue, struct hook_call *call
 }
 
 /* It is in no queue, and will not be sent. */
-static void fail(struct hook_call *call, const char *plugin, const struct kg_err *err)
+static void hook_fail(struct hook_call *call, const char *plugin, const struct kg_err *err)
 {
     call->error = *err;
     audit_problem(call, plugin, err, kg_error_row(err->code)->rpc_code);
     loop_timer_stop(host_loop(call->host), &call->deadline);
-    answer(call);
+    hook_answer(call);
 }
 
 static void say_timeout(const struct hook_call *call, struct kg_err *err)
@@ -204,18 +204,18 @@ static void say_timeout(const struct hook_call *call, struct kg_err *err)
             host_hook_row(call->hook)->name, (unsigned long long)call->timeout_ms);
 }
 
-static void on_deadline(struct loop_timer *timer)
+static void hook_on_deadline(struct loop_timer *timer)
 {
     struct hook_call *call = KG_CONTAINER(timer, struct hook_call, deadline);
     struct project_hook_queue *queue = call->queue;
     struct kg_err err;
     say_timeout(call, &err);
     leave_queue(queue, call);
-    fail(call, queue->name, &err);
+    hook_fail(call, queue->name, &err);
 }
 
 /* What an observer returned is read at once; what it retains of the line is bounded. */
-static int take_result(const struct host_call *sent, struct kg_str result, struct kg_err *err)
+static int hook_take_result(const struct host_call *sent, struct kg_str result, struct kg_err *err)
 {
     struct hook_call *call = host_call_data(sent);
     if (call->round == NULL)
@@ -232,23 +232,23 @@ static int take_result(const struct host_call *sent, struct kg_str result, struc
 
 static const struct host_call_kind hook_kind = {
     .act = DIALECT_HOOK,
-    .take = take_result,
+    .take = hook_take_result,
     .audit_sent = audit_fired,
     .audit_ended = audit_ended,
 };
 
-static void on_returned(void *data, const struct host_reply *reply)
+static void hook_on_returned(void *data, const struct host_reply *reply)
 {
     struct hook_call *call = data;
     call->error = reply->error;
     if (reply->error.code == KG_E_PLUGIN_TIMEOUT)
         say_timeout(call, &call->error);
     leave_queue(call->queue, call);
-    answer(call);
+    hook_answer(call);
 }
 
-static const struct project_use *find_use(const struct project_resolved_agent *agent,
-                                          const struct hook_call *call)
+static const struct project_use *hook_find_use(const struct project_resolved_agent *agent,
+                                               const struct hook_call *call)
 {
     for (size_t i = 0; i < agent->use_count; i++) {
         const struct project_use *use = &agent->uses[i];
@@ -264,7 +264,7 @@ static int find_config(const struct hook_call *call, struct kg_str *ret_config, 
     struct project_place place;
     if (project_place_find(call->host, call->asker, &place, err) < 0)
         return -EINVAL;
-    const struct project_use *use = find_use(place.agent, call);
+    const struct project_use *use = hook_find_use(place.agent, call);
     if (use == NULL ||
         project_process(place.project, use, call->asker->session_id) != call->queue->process)
         return kg_fail(err, KG_E_NOT_APPLICABLE,
@@ -274,7 +274,7 @@ static int find_config(const struct hook_call *call, struct kg_str *ret_config, 
     return 0;
 }
 
-static int send_call(struct hook_call *call, struct kg_err *err)
+static int hook_send_call(struct hook_call *call, struct kg_err *err)
 {
     struct projects_hook_round *round = call->round;
     uint64_t now_ms = loop_now_ms(host_loop(call->host)), due_ms = call->deadline.due_ms;
@@ -295,13 +295,13 @@ static int send_call(struct hook_call *call, struct kg_err *err)
         .asker = round->asker,
         .caller_timeout_ms = due_ms > now_ms ? due_ms - now_ms : 1,
         .kind = &hook_kind,
-        .on_done = on_returned,
+        .on_done = hook_on_returned,
         .data = call,
     };
     return host_pass(call->host, &passage, err) != NULL ? 0 : -EINVAL;
 }
 
-static void pump(struct loop_task *task)
+static void hook_pump(struct loop_task *task)
 {
     struct project_hook_queue *queue = KG_CONTAINER(task, struct project_hook_queue, pump);
     while (queue->first != NULL && !queue->first->sent) {
@@ -310,20 +310,20 @@ static void pump(struct loop_task *task)
         host_process_use(queue->process);
         if (host_process_is_starting(queue->process))
             return;
-        if (send_call(call, &err) == 0) {
+        if (hook_send_call(call, &err) == 0) {
             call->sent = true;
             queue->waiting_bytes -= params_of(call).length;
             loop_timer_stop(host_loop(call->host), &call->deadline);
             return;
         }
         leave_queue(queue, call);
-        fail(call, queue->name, &err);
+        hook_fail(call, queue->name, &err);
     }
 }
 
 /* Where the queue of the process is linked, or would be. */
-static struct project_hook_queue **link_of(struct projects *projects,
-                                           const struct host_process *process)
+static struct project_hook_queue **hook_link_of(struct projects *projects,
+                                                const struct host_process *process)
 {
     struct project_hook_queue **link = &projects->hook_queues;
     while (*link != NULL && (*link)->process != process)
@@ -333,14 +333,14 @@ static struct project_hook_queue **link_of(struct projects *projects,
 
 void project_hooks_look(struct projects *projects, const struct host_process *process)
 {
-    struct project_hook_queue *queue = *link_of(projects, process);
+    struct project_hook_queue *queue = *hook_link_of(projects, process);
     if (queue != NULL)
         loop_defer(host_loop(projects->host), &queue->pump);
 }
 
 bool project_hooks_hold(const struct projects *projects, const struct host_process *process)
 {
-    const struct project_hook_queue *queue = *link_of((struct projects *)projects, process);
+    const struct project_hook_queue *queue = *hook_link_of((struct projects *)projects, process);
     return queue != NULL && queue->first != NULL;
 }
 
@@ -348,7 +348,7 @@ bool project_hooks_hold(const struct projects *projects, const struct host_proce
 void project_hooks_end(struct projects *projects, const struct host_process *process)
 {
     struct host *host = projects->host;
-    struct project_hook_queue **link = link_of(projects, process), *queue = *link;
+    struct project_hook_queue **link = hook_link_of(projects, process), *queue = *link;
     if (queue == NULL)
         return;
     *link = queue->next;
@@ -360,7 +360,7 @@ void project_hooks_end(struct projects *projects, const struct host_process *pro
         else
             kg_fail(&err, KG_E_PLUGIN_DOWN, "plugin %s: its process is gone", queue->name);
         leave_queue(queue, call);
-        fail(call, queue->name, &err);
+        hook_fail(call, queue->name, &err);
     }
     loop_undefer(host_loop(host), &queue->pump);
     free(queue);
@@ -368,24 +368,26 @@ void project_hooks_end(struct projects *projects, const struct host_process *pro
 
 /* -- a round ----------------------------------------------------------------------------------- */
 
-static struct project_hook_queue *queue_of(struct projects *projects, struct host_process *process)
+static struct project_hook_queue *hook_queue_of(struct projects *projects,
+                                                struct host_process *process)
 {
-    struct project_hook_queue **link = link_of(projects, process);
+    struct project_hook_queue **link = hook_link_of(projects, process);
     if (*link == NULL) {
         *link = kg_alloc(sizeof(**link));
         (*link)->process = process;
         (*link)->name = host_process_status(process).name;
-        (*link)->pump.run = pump;
+        (*link)->pump.run = hook_pump;
     }
     return *link;
 }
 
-static bool asks(const struct projects_hook_round *round, const struct project_use *use)
+static bool hook_asks(const struct projects_hook_round *round, const struct project_use *use)
 {
     return use->state == PROJECT_READY && use->hooks[round->hook];
 }
 
-static struct hook_call *add_call(struct projects_hook_round *round, const struct project_use *use)
+static struct hook_call *hook_add_call(struct projects_hook_round *round,
+                                       const struct project_use *use)
 {
     struct hook_call *call = kg_alloc(sizeof(*call));
     call->round = round;
@@ -400,18 +402,19 @@ static struct hook_call *add_call(struct projects_hook_round *round, const struc
     return call;
 }
 
-static int ask(struct hook_call *call, struct host_process *process_or_null, struct kg_err *err)
+static int hook_ask(struct hook_call *call, struct host_process *process_or_null,
+                    struct kg_err *err)
 {
     if (process_or_null == NULL)
         return kg_fail(err, KG_E_PLUGIN_DOWN, "plugin %s has no process for the project %s",
                        call->plugin, call->asker->project_id);
-    struct project_hook_queue *queue = queue_of(host_projects(call->host), process_or_null);
-    int room = check_room(queue, call, err);
+    struct project_hook_queue *queue = hook_queue_of(host_projects(call->host), process_or_null);
+    int room = hook_check_room(queue, call, err);
     if (room < 0)
         return room;
     call->timeout_ms = host_hook_timeout_ms(
         host_process_status(process_or_null).manifest->hook_timeout_sec, host_config(call->host));
-    loop_timer_start(host_loop(call->host), &call->deadline, call->timeout_ms, on_deadline);
+    loop_timer_start(host_loop(call->host), &call->deadline, call->timeout_ms, hook_on_deadline);
     enter_queue(queue, call);
     return 0;
 }
@@ -425,18 +428,18 @@ static void ask_all(struct projects_hook_round *round, const struct project_plac
     for (size_t i = 0; i < agent->use_count; i++) {
         const struct project_use *use = &agent->uses[i];
         struct kg_err err;
-        if (!asks(round, use))
+        if (!hook_asks(round, use))
             continue;
-        struct hook_call *call = add_call(round, use);
+        struct hook_call *call = hook_add_call(round, use);
         struct host_process *process =
             project_process(place->project, use, round->asker->session_id);
-        if (ask(call, process, &err) < 0)
-            fail(call, process ? host_process_status(process).name : call->plugin, &err);
+        if (hook_ask(call, process, &err) < 0)
+            hook_fail(call, process ? host_process_status(process).name : call->plugin, &err);
     }
     round->left--;
 }
 
-static void on_begin(struct loop_task *task)
+static void hook_on_begin(struct loop_task *task)
 {
     struct projects_hook_round *round = KG_CONTAINER(task, struct projects_hook_round, begin);
     struct project_place place;
@@ -465,7 +468,7 @@ struct projects_hook_round *projects_hook_fire(struct host *host,
     round->designated = kg_strdup(fire->designated);
     round->on_done = fire->on_done;
     round->data = fire->data;
-    round->begin.run = on_begin;
+    round->begin.run = hook_on_begin;
     round->asker = host_asker_ref(fire->asker);
     take_params(round, fire->params, &round->params);
     if (fire->designated != NULL)

@@ -48,8 +48,8 @@ static int say_undeclared(const struct project_resolved *resolved, const char *i
 }
 
 /* The agent, and what it makes of the plugin. */
-static int find_use(struct host *host, struct kg_str project, struct kg_str agent_path,
-                    struct projects_knobs *knobs, struct kg_err *err)
+static int knob_find_use(struct host *host, struct kg_str project, struct kg_str agent_path,
+                         struct projects_knobs *knobs, struct kg_err *err)
 {
     knobs->project = projects_find(host, project, err);
     if (knobs->project == NULL)
@@ -82,7 +82,7 @@ int projects_knobs_find(struct host *host, struct kg_str plugin, struct kg_str p
         project_or_none = kg_str(status.whom->project);
     if (project_or_none.length == 0)
         knobs.settings = host_plugin_settings(host, knobs.manifest);
-    else if (find_use(host, project_or_none, agent_path, &knobs, err) < 0)
+    else if (knob_find_use(host, project_or_none, agent_path, &knobs, err) < 0)
         return -ENOENT;
     *ret_knobs = knobs;
     return 0;
@@ -123,7 +123,7 @@ static const struct project_setting *setting_of(const struct project_use *use, c
 }
 
 /* Whether the agent's own declaration has it. */
-static bool is_own(const struct project_use *use, const char *key)
+static bool knob_is_own(const struct project_use *use, const char *key)
 {
     const struct project_setting *setting = setting_of(use, key);
     return setting != NULL && setting->origin == PROJECT_ORIGIN_AGENT;
@@ -185,7 +185,7 @@ static const struct kg_node *value_below(const struct host *host,
     bool inherits = knobs->use->isolation == PROJECT_ISOLATION_PROJECT && knobs->agent != primary;
     for (size_t i = 0; inherits && i < primary->use_count; i++) {
         const struct project_use *use = &primary->uses[i];
-        if (strcmp(use->name, knobs->use->name) == 0 && is_own(use, key))
+        if (strcmp(use->name, knobs->use->name) == 0 && knob_is_own(use, key))
             return setting_of(use, key)->value;
     }
     return operators_value(host, knobs->manifest, key);
@@ -207,7 +207,7 @@ static bool is_about(struct kg_str pointer, const char *field)
 }
 
 /* Behind ", not " the checker shows what it found. */
-static struct kg_str sayable(struct kg_str message, bool hidden)
+static struct kg_str knob_sayable(struct kg_str message, bool hidden)
 {
     static const char found[] = ", not ";
     const char *at = memmem(message.data, message.length, found, sizeof(found) - 1);
@@ -222,7 +222,7 @@ static int say_unfit(const struct projects_knobs *knobs, const struct manifest_k
     bool own = is_about(error->instance_path, knob->field);
     kg_auto(kg_free) char *value =
         value_or_null ? projects_knob_shown(value_or_null, hidden) : kg_strdup("no value");
-    struct kg_str message = sayable(error->message, hidden || !own);
+    struct kg_str message = knob_sayable(error->message, hidden || !own);
     return kg_fail(err, KG_E_INVALID_PARAMS,
                    "knob %s: %s does not fit the config_schema of %s: %.*s%s%.*s", knob->name,
                    value, knobs->plugin, own ? 0 : (int)error->instance_path.length,
@@ -250,8 +250,8 @@ static int check_config(const struct projects_knobs *knobs, const struct manifes
 }
 
 /* The configuration as it would be, against the plugin's own schema. NULL: without the value. */
-static int check_whole(const struct projects_knobs *knobs, const struct manifest_knob *knob,
-                       const struct kg_node *value_or_null, struct kg_err *err)
+static int knob_check_whole(const struct projects_knobs *knobs, const struct manifest_knob *knob,
+                            const struct kg_node *value_or_null, struct kg_err *err)
 {
     const struct manifest *manifest = knobs->manifest;
     const struct kg_node *config = knobs->use->config ? knobs->use->config : &nothing;
@@ -269,15 +269,16 @@ static int check_whole(const struct projects_knobs *knobs, const struct manifest
     return result;
 }
 
-static int check(struct host *host, const struct projects_knobs *knobs,
-                 const struct manifest_knob *knob, const struct kg_node *value, struct kg_err *err)
+static int knob_own_check(struct host *host, const struct projects_knobs *knobs,
+                          const struct manifest_knob *knob, const struct kg_node *value,
+                          struct kg_err *err)
 {
     if (value->type == KG_NULL)
-        return check_whole(knobs, knob, value_below(host, knobs, knob->field), err);
+        return knob_check_whole(knobs, knob, value_below(host, knobs, knob->field), err);
     const struct projects_knob_check bounds = {knob, value, host_local(host),
                                                project_hides(knobs->manifest, knob->field)};
     int result = projects_knob_check(&bounds, err);
-    return result < 0 ? result : check_whole(knobs, knob, value, err);
+    return result < 0 ? result : knob_check_whole(knobs, knob, value, err);
 }
 
 /* -- writing ----------------------------------------------------------------------------------- */
@@ -323,8 +324,8 @@ static void turning_free(struct turning *turning)
  * A path of the project has to be there, since nobody makes it; one of the plugin's own is made
  * when it starts, unless its knob says that it must be there.
  */
-static void take_path(struct turning *turning, const struct projects_knobs *knobs,
-                      const struct manifest_knob *knob, const struct kg_node *value)
+static void knob_take_path(struct turning *turning, const struct projects_knobs *knobs,
+                           const struct manifest_knob *knob, const struct kg_node *value)
 {
     const struct kg_node *must = kg_node_get(knob->node, "must_exist");
     bool is_projects = kg_str_starts(value->text, "project:/");
@@ -383,7 +384,7 @@ void project_explain_refusal(const struct host *host, struct kg_err *err)
             host_user(host));
 }
 
-static void run_write(struct loop_job *job)
+static void knob_run_write(struct loop_job *job)
 {
     struct turning *turning = KG_CONTAINER(job, struct turning, job);
     const struct kg_node *value = turning->value->root;
@@ -398,7 +399,7 @@ static void run_write(struct loop_job *job)
         project_explain_refusal(turning->host, &turning->err);
 }
 
-static void end(struct turning *turning, const struct kg_err *err_or_null)
+static void knob_end(struct turning *turning, const struct kg_err *err_or_null)
 {
     turning->on_done(turning->data, kg_buf_view(&turning->changes), err_or_null);
     turning_free(turning);
@@ -407,7 +408,7 @@ static void end(struct turning *turning, const struct kg_err *err_or_null)
 /* -- what the plugin says to it ---------------------------------------------------------------- */
 
 /* Of the process that is told by config.update; NULL: there is none, or calls carry it. */
-static const struct instance *instance_of(const struct turning *turning)
+static const struct instance *knob_instance_of(const struct turning *turning)
 {
     struct projects_entry *project =
         projects_find(turning->host, kg_str(turning->project_id), NULL);
@@ -417,9 +418,9 @@ static const struct instance *instance_of(const struct turning *turning)
     return process ? host_process_status(process).instance : NULL;
 }
 
-static void on_put_back(void *data, const struct projects_loaded *loaded_or_null,
-                        const struct kg_problems *problems_or_null,
-                        const struct kg_err *err_or_null)
+static void knob_on_put_back(void *data, const struct projects_loaded *loaded_or_null,
+                             const struct kg_problems *problems_or_null,
+                             const struct kg_err *err_or_null)
 {
     struct turning *turning = data;
     (void)loaded_or_null;
@@ -428,7 +429,7 @@ static void on_put_back(void *data, const struct projects_loaded *loaded_or_null
         kg_hint(&turning->err, "%s is as it was", turning->location.path);
     if (err_or_null != NULL)
         kg_log(KG_ERROR_LEVEL, "put back knob %s: %s", turning->knob, err_or_null->message);
-    end(turning, &turning->err);
+    knob_end(turning, &turning->err);
 }
 
 static void run_put_back(struct loop_job *job)
@@ -446,13 +447,13 @@ static void run_put_back(struct loop_job *job)
 static void on_back(struct loop_job *job)
 {
     struct turning *turning = KG_CONTAINER(job, struct turning, job);
-    projects_reload(turning->host, kg_str(turning->project_id), turning->operator_id, on_put_back,
-                    turning);
+    projects_reload(turning->host, kg_str(turning->project_id), turning->operator_id,
+                    knob_on_put_back, turning);
     host_store_job_done(turning->host);
 }
 
 /* The file says what holds: what the plugin did not take is taken back. */
-static void put_back(struct turning *turning, struct kg_str words)
+static void knob_put_back(struct turning *turning, struct kg_str words)
 {
     kg_fail(&turning->err, KG_E_INVALID_CONFIG, "plugin %s refused the knob %s: %.*s",
             turning->plugin, turning->knob, KG_STR_CUT(words, 250));
@@ -460,30 +461,30 @@ static void put_back(struct turning *turning, struct kg_str words)
     host_store_job(turning->host, &turning->job);
 }
 
-static void on_look(struct loop_task *task);
+static void knob_on_look(struct loop_task *task);
 
 /* Ends, is put back, or waits for the plugin's word. */
-static void judge(struct turning *turning)
+static void knob_judge(struct turning *turning)
 {
     struct projects *projects = host_projects(turning->host);
-    const struct instance *instance = instance_of(turning);
+    const struct instance *instance = knob_instance_of(turning);
     bool counts = instance != NULL && !turning->is_there && !host_is_stopping(turning->host);
     if (counts && instance_is_configuring(instance)) {
-        turning->look.run = on_look;
+        turning->look.run = knob_on_look;
         turning->next = projects->turnings;
         projects->turnings = turning;
     } else if (counts && instance_config_refusals(instance) > turning->refusals) {
-        put_back(turning, instance_config_refused(instance));
+        knob_put_back(turning, instance_config_refused(instance));
     } else {
-        end(turning, NULL);
+        knob_end(turning, NULL);
     }
 }
 
-static void on_look(struct loop_task *task)
+static void knob_on_look(struct loop_task *task)
 {
     struct turning *turning = KG_CONTAINER(task, struct turning, look);
     KG_UNLINK(host_projects(turning->host)->turnings, turning);
-    judge(turning);
+    knob_judge(turning);
 }
 
 void project_knobs_look(struct projects *projects)
@@ -498,27 +499,27 @@ void project_knobs_end(struct projects *projects)
         struct turning *turning = projects->turnings;
         projects->turnings = turning->next;
         loop_undefer(host_loop(projects->host), &turning->look);
-        end(turning, NULL);
+        knob_end(turning, NULL);
     }
 }
 
-static void on_reloaded(void *data, const struct projects_loaded *loaded_or_null,
-                        const struct kg_problems *problems_or_null,
-                        const struct kg_err *err_or_null)
+static void knob_on_reloaded(void *data, const struct projects_loaded *loaded_or_null,
+                             const struct kg_problems *problems_or_null,
+                             const struct kg_err *err_or_null)
 {
     struct turning *turning = data;
     struct kg_json_writer json = kg_json_writer(&turning->changes);
     (void)problems_or_null;
     if (err_or_null != NULL) {
-        end(turning, err_or_null);
+        knob_end(turning, err_or_null);
         return;
     }
     if (loaded_or_null->changes != NULL)
         project_changes_json(loaded_or_null->changes, &json);
-    judge(turning);
+    knob_judge(turning);
 }
 
-static void on_written(struct loop_job *job)
+static void knob_on_written(struct loop_job *job)
 {
     struct turning *turning = KG_CONTAINER(job, struct turning, job);
     struct host *host = turning->host;
@@ -526,13 +527,13 @@ static void on_written(struct loop_job *job)
         audit_emit(host_audit(host), AUDIT_PLUGIN_KNOB_WRITE, kg_str(turning->request_id),
                    AUDIT_V_TEXT(turning->plugin), AUDIT_V_TEXT(turning->knob),
                    AUDIT_V_TEXT(turning->agent_path));
-    const struct instance *instance = instance_of(turning);
+    const struct instance *instance = knob_instance_of(turning);
     turning->refusals = instance ? instance_config_refusals(instance) : 0;
     if (turning->result == 0)
-        projects_reload(host, kg_str(turning->project_id), turning->operator_id, on_reloaded,
+        projects_reload(host, kg_str(turning->project_id), turning->operator_id, knob_on_reloaded,
                         turning);
     else
-        end(turning, &turning->err);
+        knob_end(turning, &turning->err);
     host_store_job_done(host);
 }
 
@@ -542,7 +543,7 @@ static struct kg_doc *own_value(const struct project_use *use, const char *field
     kg_auto(kg_buf_free) struct kg_buf text = {0};
     struct kg_json_writer json = kg_json_writer(&text);
     const struct kg_node *value =
-        is_own(use, field) && use->config ? kg_node_get(use->config, field) : NULL;
+        knob_is_own(use, field) && use->config ? kg_node_get(use->config, field) : NULL;
     if (value == NULL)
         return NULL;
     kg_json_node(&json, value);
@@ -563,7 +564,7 @@ int projects_knob_write(struct host *host, const struct projects_knobs *knobs,
                         struct kg_err *err)
 {
     const struct projects_facts facts = projects_facts(knobs->project);
-    int result = check(host, knobs, knob, write->value, err);
+    int result = knob_own_check(host, knobs, knob, write->value, err);
     if (result == 0)
         result = project_check_file(&facts, err);
     if (result < 0)
@@ -574,7 +575,7 @@ int projects_knob_write(struct host *host, const struct projects_knobs *knobs,
     kg_json_node(&json, write->value);
     turning->value = kg_json_read(kg_buf_view(&text), NULL);
     turning->before = own_value(knobs->use, knob->field);
-    turning->job = (struct loop_job){.run = run_write, .done = on_written};
+    turning->job = (struct loop_job){.run = knob_run_write, .done = knob_on_written};
     turning->host = host;
     turning->location = project_file_location(&facts);
     turning->agent_path = kg_strdup(knobs->agent->path);
@@ -587,8 +588,8 @@ int projects_knob_write(struct host *host, const struct projects_knobs *knobs,
     turning->request_id = kg_strdup(write->request_id);
     turning->on_done = write->on_done;
     turning->data = write->data;
-    turning->is_there = write->value->type == KG_NULL && !is_own(knobs->use, knob->field);
-    take_path(turning, knobs, knob, write->value);
+    turning->is_there = write->value->type == KG_NULL && !knob_is_own(knobs->use, knob->field);
+    knob_take_path(turning, knobs, knob, write->value);
     host_store_job(host, &turning->job);
     return 0;
 }

@@ -26,8 +26,8 @@ char *projects_knob_shown(const struct kg_node *value, bool hidden)
     return kg_format("%.*s...", (int)length, escaped.data);
 }
 
-static int KG_PRINTF(3, 4)
-    refuse(const struct projects_knob_check *check, struct kg_err *err, const char *format, ...)
+static int KG_PRINTF(3, 4) knob_check_refuse(const struct projects_knob_check *check,
+                                             struct kg_err *err, const char *format, ...)
 {
     kg_auto(kg_free) char *value = projects_knob_shown(check->value, check->hidden);
     char why[512];
@@ -38,8 +38,8 @@ static int KG_PRINTF(3, 4)
     return kg_fail(err, KG_E_INVALID_PARAMS, "knob %s: %s %s", check->knob->name, value, why);
 }
 
-static const struct kg_node *bound(const struct projects_knob_check *check, const char *name,
-                                   enum kg_type type)
+static const struct kg_node *knob_check_bound(const struct projects_knob_check *check,
+                                              const char *name, enum kg_type type)
 {
     const struct kg_node *node = kg_node_get(check->knob->node, name);
     return node != NULL && node->type == type ? node : NULL;
@@ -48,13 +48,13 @@ static const struct kg_node *bound(const struct projects_knob_check *check, cons
 static int need_type(const struct projects_knob_check *check, enum kg_type type, const char *what,
                      struct kg_err *err)
 {
-    return check->value->type == type ? 0 : refuse(check, err, "is not %s", what);
+    return check->value->type == type ? 0 : knob_check_refuse(check, err, "is not %s", what);
 }
 
 /* -- numbers ----------------------------------------------------------------------------------- */
 
 /* Wide enough for every integer of 64 bits. */
-static long double number_of(const struct kg_node *node)
+static long double knob_check_number_of(const struct kg_node *node)
 {
     kg_auto(kg_free) char *text = kg_str_dup(node->text);
     return strtold(text, NULL);
@@ -73,18 +73,22 @@ static bool is_on_step(long double offset, long double step, bool exact)
 
 static int check_bounds(const struct projects_knob_check *check, bool exact, struct kg_err *err)
 {
-    const struct kg_node *min = bound(check, "min", KG_NUMBER);
-    const struct kg_node *max = bound(check, "max", KG_NUMBER);
-    const struct kg_node *step = bound(check, "step", KG_NUMBER);
-    long double value = number_of(check->value);
-    if (min != NULL && value < number_of(min))
-        return refuse(check, err, "is less than its min, %.*s", KG_STR_CUT(min->text, 64));
-    if (max != NULL && value > number_of(max))
-        return refuse(check, err, "is more than its max, %.*s", KG_STR_CUT(max->text, 64));
-    long double start = min ? number_of(min) : 0;
-    if (step != NULL && number_of(step) > 0 && !is_on_step(value - start, number_of(step), exact))
-        return refuse(check, err, "is none of its steps, which are %.*s apart from %.*s on",
-                      KG_STR_CUT(step->text, 64), KG_STR_CUT(min ? min->text : KG_STR("0"), 64));
+    const struct kg_node *min = knob_check_bound(check, "min", KG_NUMBER);
+    const struct kg_node *max = knob_check_bound(check, "max", KG_NUMBER);
+    const struct kg_node *step = knob_check_bound(check, "step", KG_NUMBER);
+    long double value = knob_check_number_of(check->value);
+    if (min != NULL && value < knob_check_number_of(min))
+        return knob_check_refuse(check, err, "is less than its min, %.*s",
+                                 KG_STR_CUT(min->text, 64));
+    if (max != NULL && value > knob_check_number_of(max))
+        return knob_check_refuse(check, err, "is more than its max, %.*s",
+                                 KG_STR_CUT(max->text, 64));
+    long double start = min ? knob_check_number_of(min) : 0;
+    if (step != NULL && knob_check_number_of(step) > 0 &&
+        !is_on_step(value - start, knob_check_number_of(step), exact))
+        return knob_check_refuse(
+            check, err, "is none of its steps, which are %.*s apart from %.*s on",
+            KG_STR_CUT(step->text, 64), KG_STR_CUT(min ? min->text : KG_STR("0"), 64));
     return 0;
 }
 
@@ -98,14 +102,14 @@ static int check_int_range(const struct projects_knob_check *check, struct kg_er
 {
     int64_t value;
     if (!kg_node_int(check->value, &value))
-        return refuse(check, err, "is not a whole number");
+        return knob_check_refuse(check, err, "is not a whole number");
     return check_bounds(check, true, err);
 }
 
 /* -- words ------------------------------------------------------------------------------------- */
 
 /* "low, mid, high" of a list of strings. */
-static void put_choices(struct kg_buf *out, const struct kg_node *list)
+static void knob_check_put_choices(struct kg_buf *out, const struct kg_node *list)
 {
     for (uint32_t i = 0; i < list->count; i++) {
         kg_buf_text(out, i > 0 ? ", " : "");
@@ -113,16 +117,16 @@ static void put_choices(struct kg_buf *out, const struct kg_node *list)
     }
 }
 
-static int check_enum(const struct projects_knob_check *check, struct kg_err *err)
+static int knob_check_enum(const struct projects_knob_check *check, struct kg_err *err)
 {
-    const struct kg_node *values = bound(check, "values", KG_ARRAY);
+    const struct kg_node *values = knob_check_bound(check, "values", KG_ARRAY);
     if (values == NULL ||
         (check->value->type == KG_STRING && kg_node_has_text(values, check->value->text)))
         return 0;
     kg_auto(kg_buf_free) struct kg_buf choices = {0};
-    put_choices(&choices, values);
-    return refuse(check, err, "is none of its values, which are %.400s",
-                  kg_buf_terminate(&choices));
+    knob_check_put_choices(&choices, values);
+    return knob_check_refuse(check, err, "is none of its values, which are %.400s",
+                             kg_buf_terminate(&choices));
 }
 
 static int check_boolean(const struct projects_knob_check *check, struct kg_err *err)
@@ -130,7 +134,7 @@ static int check_boolean(const struct projects_knob_check *check, struct kg_err 
     return need_type(check, KG_BOOL, "true or false", err);
 }
 
-static size_t characters(struct kg_str text)
+static size_t knob_check_characters(struct kg_str text)
 {
     size_t count = 0;
     for (size_t i = 0; i < text.length; i++)
@@ -138,7 +142,7 @@ static size_t characters(struct kg_str text)
     return count;
 }
 
-static bool matches(struct kg_str pattern, const struct kg_node *value)
+static bool knob_check_matches(struct kg_str pattern, const struct kg_node *value)
 {
     struct kg_member member = {KG_STR("pattern"), 1, 1, {.type = KG_STRING, .text = pattern}};
     const struct kg_node document = {.type = KG_OBJECT, .count = 1, .members = &member};
@@ -151,29 +155,29 @@ static bool matches(struct kg_str pattern, const struct kg_node *value)
 
 static int check_multiline(const struct projects_knob_check *check, struct kg_err *err)
 {
-    const struct kg_node *max = bound(check, "max_length", KG_NUMBER);
-    const struct kg_node *pattern = bound(check, "pattern", KG_STRING);
+    const struct kg_node *max = knob_check_bound(check, "max_length", KG_NUMBER);
+    const struct kg_node *pattern = knob_check_bound(check, "pattern", KG_STRING);
     struct kg_str text = check->value->text;
     int result = need_type(check, KG_STRING, "a text", err);
     if (result < 0)
         return result;
     if (text.length > 0 && memchr(text.data, '\0', text.length) != NULL)
-        return refuse(check, err, "has a NUL in it");
-    if (max != NULL && (long double)characters(text) > number_of(max))
-        return refuse(check, err, "has %zu characters, more than its max_length, %.*s",
-                      characters(text), KG_STR_CUT(max->text, 32));
-    if (pattern != NULL && !matches(pattern->text, check->value))
-        return refuse(check, err, "does not match its pattern, %.*s",
-                      KG_STR_CUT(pattern->text, 200));
+        return knob_check_refuse(check, err, "has a NUL in it");
+    if (max != NULL && (long double)knob_check_characters(text) > knob_check_number_of(max))
+        return knob_check_refuse(check, err, "has %zu characters, more than its max_length, %.*s",
+                                 knob_check_characters(text), KG_STR_CUT(max->text, 32));
+    if (pattern != NULL && !knob_check_matches(pattern->text, check->value))
+        return knob_check_refuse(check, err, "does not match its pattern, %.*s",
+                                 KG_STR_CUT(pattern->text, 200));
     return 0;
 }
 
-static int check_text(const struct projects_knob_check *check, struct kg_err *err)
+static int knob_check_text(const struct projects_knob_check *check, struct kg_err *err)
 {
     struct kg_str text = check->value->text;
     if (check->value->type == KG_STRING && text.length > 0 &&
         (memchr(text.data, '\n', text.length) || memchr(text.data, '\r', text.length)))
-        return refuse(check, err, "is more than one line");
+        return knob_check_refuse(check, err, "is more than one line");
     return check_multiline(check, err);
 }
 
@@ -193,16 +197,16 @@ static void hint_alias(const struct local *local, struct kg_str alias, struct kg
     kg_list_free(aliases);
 }
 
-static int check_model(const struct projects_knob_check *check, struct kg_err *err)
+static int knob_check_model(const struct projects_knob_check *check, struct kg_err *err)
 {
-    const struct kg_node *filter = bound(check, "filter", KG_STRING);
+    const struct kg_node *filter = knob_check_bound(check, "filter", KG_STRING);
     int result = need_type(check, KG_STRING, "an alias of a model", err);
     if (result < 0)
         return result;
     const struct local_model *model =
         check->local ? local_model_find(check->local, check->value->text) : NULL;
     if (model == NULL) {
-        result = refuse(check, err, "is not one of the operator's models");
+        result = knob_check_refuse(check, err, "is not one of the operator's models");
         hint_alias(check->local, check->value->text, err);
         return result;
     }
@@ -210,17 +214,17 @@ static int check_model(const struct projects_knob_check *check, struct kg_err *e
                 (kg_str_is(filter->text, "reasoning") ? model->reasoning : model->fast);
     if (fits)
         return 0;
-    result = refuse(check, err, "is a model that does not fit its filter, %.*s",
-                    KG_STR_CUT(filter->text, 32));
+    result = knob_check_refuse(check, err, "is a model that does not fit its filter, %.*s",
+                               KG_STR_CUT(filter->text, 32));
     kg_hint(err, "a model that is says so in local.toml: %.*s = true",
             KG_STR_CUT(filter->text, 32));
     return result;
 }
 
 /* The grammar of capabilities says what such a path may look like; so does the cage. */
-static int check_path(const struct projects_knob_check *check, struct kg_err *err)
+static int knob_check_path(const struct projects_knob_check *check, struct kg_err *err)
 {
-    const struct kg_node *prefixes = bound(check, "prefixes", KG_ARRAY);
+    const struct kg_node *prefixes = knob_check_bound(check, "prefixes", KG_ARRAY);
     kg_auto(capability_free) struct capability capability = {0};
     kg_auto(kg_buf_free) struct kg_buf text = {0};
     struct kg_err wrong;
@@ -228,16 +232,16 @@ static int check_path(const struct projects_knob_check *check, struct kg_err *er
     if (result < 0)
         return result;
     if (prefixes != NULL && !manifest_knob_allows(check->knob, check->value->text)) {
-        put_choices(&text, prefixes);
-        return refuse(check, err, "has none of its prefixes, which are %.200s",
-                      kg_buf_terminate(&text));
+        knob_check_put_choices(&text, prefixes);
+        return knob_check_refuse(check, err, "has none of its prefixes, which are %.200s",
+                                 kg_buf_terminate(&text));
     }
     kg_buf_text(&text, "write:fs:");
     kg_buf_str(&text, check->value->text);
     if (capability_parse(kg_buf_view(&text), &capability, &wrong) == 0)
         return 0;
-    result = refuse(check, err, "is not a path that a plugin can have%s%.300s",
-                    check->hidden ? "" : ": ", check->hidden ? "" : wrong.message);
+    result = knob_check_refuse(check, err, "is not a path that a plugin can have%s%.300s",
+                               check->hidden ? "" : ": ", check->hidden ? "" : wrong.message);
     kg_hint(err, "write it like config:/memory, without . and ..");
     return result;
 }
@@ -248,10 +252,14 @@ int projects_knob_check(const struct projects_knob_check *check, struct kg_err *
         const char *type;
         int (*check)(const struct projects_knob_check *check, struct kg_err *err);
     } rows[] = {
-        {"range", check_range},       {"int_range", check_int_range},
-        {"enum", check_enum},         {"boolean", check_boolean},
-        {"text", check_text},         {"multiline", check_multiline},
-        {"model_alias", check_model}, {"path", check_path},
+        {"range", check_range},
+        {"int_range", check_int_range},
+        {"enum", knob_check_enum},
+        {"boolean", check_boolean},
+        {"text", knob_check_text},
+        {"multiline", check_multiline},
+        {"model_alias", knob_check_model},
+        {"path", knob_check_path},
     };
     for (size_t i = 0; i < KG_COUNT(rows); i++)
         if (strcmp(check->knob->type, rows[i].type) == 0)

@@ -114,7 +114,7 @@ static bool has_manifest(const struct manifests *manifests, struct kg_str name)
 }
 
 /* The index of the plugin, or that of the list's end. */
-static size_t index_of(const struct project_load *load, struct kg_str name)
+static size_t projects_load_index_of(const struct project_load *load, struct kg_str name)
 {
     size_t i = 0;
     while (load->plugins[i] != NULL && !kg_str_is(name, load->plugins[i]))
@@ -123,12 +123,12 @@ static size_t index_of(const struct project_load *load, struct kg_str name)
 }
 
 /* A plugin that cannot be used is as good as not installed; the host has said why. */
-static void add_manifest(const struct project_load *load, const char *package,
-                         struct manifests *manifests)
+static void projects_load_add_manifest(const struct project_load *load, const char *package,
+                                       struct manifests *manifests)
 {
     kg_auto(kg_problems_free) struct kg_problems problems = {0};
     struct kg_str name = manifest_package_name(kg_str(package));
-    size_t at = index_of(load, name);
+    size_t at = projects_load_index_of(load, name);
     if (load->plugins[at] == NULL || has_manifest(manifests, name))
         return;
     struct manifest *manifest = load->texts[at] ? manifest_read(kg_str(load->texts[at]), &problems)
@@ -145,8 +145,8 @@ static void add_manifest(const struct project_load *load, const char *package,
     manifests->items[manifests->count++] = manifest;
 }
 
-static void add_declared(const struct project_load *load, const struct project *project,
-                         struct manifests *manifests)
+static void projects_load_add_declared(const struct project_load *load,
+                                       const struct project *project, struct manifests *manifests)
 {
     for (size_t i = 0; i < project->agent_count; i++)
         for (size_t k = 0; k < project->agents[i].declaration_count; k++) {
@@ -155,11 +155,11 @@ static void add_declared(const struct project_load *load, const struct project *
             if (package == NULL && declaration->base != NULL)
                 package = declaration->base->package;
             if (package != NULL)
-                add_manifest(load, package, manifests);
+                projects_load_add_manifest(load, package, manifests);
         }
 }
 
-static void resolve(struct project_load *load, const struct project *project)
+static void projects_load_resolve(struct project_load *load, const struct project *project)
 {
     kg_auto(manifests_free) struct manifests manifests = {0};
     struct kg_err err;
@@ -169,7 +169,7 @@ static void resolve(struct project_load *load, const struct project *project)
         load->err = err;
         return;
     }
-    add_declared(load, project, &manifests);
+    projects_load_add_declared(load, project, &manifests);
     const struct project_world world = {
         .manifests = (const struct manifest *const *)manifests.items,
         .manifest_count = manifests.count,
@@ -179,7 +179,7 @@ static void resolve(struct project_load *load, const struct project *project)
     local_free(local);
 }
 
-static struct project_folder folder_of(const char *root)
+static struct project_folder projects_load_folder_of(const char *root)
 {
     struct statx there;
     kg_auto(kg_free) char *path = kg_format("%s/%s", root, PROJECT_DIR);
@@ -204,13 +204,13 @@ void project_load_run(struct loop_job *job)
     if (project_source_find(load, &load->err) < 0)
         return;
     if (load->source->has_root)
-        load->folder = folder_of(load->location.root);
+        load->folder = projects_load_folder_of(load->location.root);
     struct project *project = load->source->read(load);
     if (project == NULL) {
         load->is_files_fault = true;
         project_problems_fail(&load->problems, load->location.path, &load->err);
         return;
     }
-    resolve(load, project);
+    projects_load_resolve(load, project);
     project_free(project);
 }

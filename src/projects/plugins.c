@@ -29,8 +29,8 @@ bool project_server_is_used(const struct project_server *server)
     return server->allowed && server->use->state == PROJECT_READY;
 }
 
-static struct project_server *find_in(struct project_server *servers, size_t count,
-                                      const char *plugin)
+static struct project_server *projects_plugins_find_in(struct project_server *servers, size_t count,
+                                                       const char *plugin)
 {
     for (size_t i = 0; i < count; i++)
         if (strcmp(servers[i].plugin, plugin) == 0)
@@ -40,7 +40,7 @@ static struct project_server *find_in(struct project_server *servers, size_t cou
 
 struct project_server *project_server_find(const struct projects_entry *project, const char *plugin)
 {
-    return find_in(project->servers, project->server_count, plugin);
+    return projects_plugins_find_in(project->servers, project->server_count, plugin);
 }
 
 /* Whom the process of a server serves, for all sessions or for one. */
@@ -79,8 +79,8 @@ const struct manifest *project_manifest(const struct projects_entry *project, co
 }
 
 /* What a setting of the project says may count, too. */
-static enum manifest_process serves(const struct projects_entry *project,
-                                    const struct project_use *use)
+static enum manifest_process projects_plugins_serves(const struct projects_entry *project,
+                                                     const struct project_use *use)
 {
     const struct host_plugin *plugin = host_plugin_find(project->host, kg_str(use->plugin->name));
     kg_auto(kg_buf_free) struct kg_buf settings = {0};
@@ -92,7 +92,7 @@ static enum manifest_process serves(const struct projects_entry *project,
     return host_plugin_serves(plugin, project->id, kg_buf_view(&settings));
 }
 
-static void add_use(struct projects_entry *project, const struct project_use *use)
+static void projects_plugins_add_use(struct projects_entry *project, const struct project_use *use)
 {
     struct project_server *server = project_server_find(project, use->plugin->name);
     if (server == NULL) {
@@ -108,11 +108,11 @@ static void add_use(struct projects_entry *project, const struct project_use *us
     if (server->use->state != PROJECT_READY)
         server->use = use;
     if (server->serves == MANIFEST_SHARED)
-        server->serves = serves(project, use);
+        server->serves = projects_plugins_serves(project, use);
 }
 
 /* What a process was told it still knows, if it is the same one. */
-static void remember(struct project_server *server, struct project_server *before)
+static void projects_plugins_remember(struct project_server *server, struct project_server *before)
 {
     if (before == NULL || before->serves != server->serves)
         return;
@@ -131,12 +131,13 @@ static void make_servers(struct projects_entry *project, struct project_server *
         const struct project_resolved_agent *agent = project_resolved_at(project->resolved, i);
         for (size_t k = 0; k < agent->use_count; k++)
             if (agent->uses[k].plugin != NULL)
-                add_use(project, &agent->uses[k]);
+                projects_plugins_add_use(project, &agent->uses[k]);
     }
     for (size_t i = 0; i < project->server_count; i++) {
         struct project_server *server = &project->servers[i];
         if (project_server_is_used(server))
-            remember(server, find_in(before, before_count, server->plugin));
+            projects_plugins_remember(
+                server, projects_plugins_find_in(before, before_count, server->plugin));
     }
 }
 
@@ -150,14 +151,15 @@ static bool wants_own(const struct projects_entry *project, const char *plugin)
 }
 
 /* Whether it is a process of this project alone, and stays. */
-static bool is_own(const struct projects_entry *project, const struct host_status *process)
+static bool projects_plugins_is_own(const struct projects_entry *project,
+                                    const struct host_status *process)
 {
     return process->whom->project != NULL && !process->is_leaving &&
            strcmp(process->whom->project, project->id) == 0;
 }
 
 /* Whether that is as the plugin wants it now. */
-static bool fits(const struct project_server *server, const struct host_whom *whom)
+static bool projects_plugins_fits(const struct project_server *server, const struct host_whom *whom)
 {
     return server != NULL && (server->serves == MANIFEST_SESSION) == (whom->kind == HOST_SESSION);
 }
@@ -167,9 +169,9 @@ static void leave_unwanted(struct projects_entry *project, bool all)
     for (struct host_process *at = NULL; (at = host_process_after(project->host, at)) != NULL;) {
         const struct host_status status = host_process_status(at);
         const struct project_server *server = project_server_find(project, status.plugin);
-        bool fits_well = host_process_is_script(at) ||
-                         (wants_own(project, status.plugin) && fits(server, status.whom));
-        if (is_own(project, &status) && (all || !fits_well))
+        bool fits_well = host_process_is_script(at) || (wants_own(project, status.plugin) &&
+                                                        projects_plugins_fits(server, status.whom));
+        if (projects_plugins_is_own(project, &status) && (all || !fits_well))
             host_process_leave(at);
     }
 }
@@ -207,7 +209,7 @@ static void add_wanted(struct projects_entry *project)
 /* -- applying ---------------------------------------------------------------------------------- */
 
 /* What serves the project alone runs for sessions, unless it is left to its first use. */
-static void follow(struct host_process *process, bool is_awake)
+static void projects_plugins_follow(struct host_process *process, bool is_awake)
 {
     const struct host_status status = host_process_status(process);
     if (status.whom->kind != HOST_NOBODY && is_awake && !status.manifest->first_use)
@@ -217,7 +219,8 @@ static void follow(struct host_process *process, bool is_awake)
 }
 
 /* Also its process for nobody: that may have served the project until now. */
-static void see_to(const struct projects_entry *project, const struct project_server *server)
+static void projects_plugins_see_to(const struct projects_entry *project,
+                                    const struct project_server *server)
 {
     struct host_plugin *plugin = host_plugin_find(project->host, kg_str(server->plugin));
     if (plugin == NULL || host_plugin_is_package(plugin))
@@ -229,7 +232,7 @@ static void see_to(const struct projects_entry *project, const struct project_se
     };
     for (size_t i = 0; i < KG_COUNT(processes); i++)
         if (processes[i] != NULL)
-            follow(processes[i], project->awake > 0);
+            projects_plugins_follow(processes[i], project->awake > 0);
 }
 
 void project_apply(struct projects_entry *project)
@@ -243,9 +246,9 @@ void project_apply(struct projects_entry *project)
     add_wanted(project);
     for (size_t i = 0; i < before_count; i++)
         if (project_server_find(project, before[i].plugin) == NULL)
-            see_to(project, &before[i]);
+            projects_plugins_see_to(project, &before[i]);
     for (size_t i = 0; i < project->server_count; i++)
-        see_to(project, &project->servers[i]);
+        projects_plugins_see_to(project, &project->servers[i]);
     for (size_t i = 0; i < project->server_count; i++)
         project_tell(project, &project->servers[i]);
     project_servers_free(before, before_count);
@@ -256,7 +259,7 @@ void project_follow(struct projects_entry *project)
     for (size_t i = 0; i < project->server_count; i++) {
         struct host_process *process = project_server_process(project, &project->servers[i]);
         if (process != NULL && project_server_is_used(&project->servers[i]))
-            follow(process, true);
+            projects_plugins_follow(process, true);
     }
 }
 
@@ -266,7 +269,7 @@ void project_withdraw(struct projects_entry *project)
         project_tell_gone(project, &project->servers[i]);
     leave_unwanted(project, true);
     for (size_t i = 0; i < project->server_count; i++)
-        see_to(project, &project->servers[i]);
+        projects_plugins_see_to(project, &project->servers[i]);
 }
 
 /* -- what others ask --------------------------------------------------------------------------- */
@@ -283,8 +286,8 @@ static struct project_server *served_by(const struct projects_entry *project, co
 {
     struct project_server *server = project_server_find(project, plugin);
     return server != NULL && (server->serves == MANIFEST_SHARED) == (whom->kind == HOST_NOBODY) &&
-                   (whom->kind == HOST_NOBODY ||
-                    (fits(server, whom) && strcmp(whom->project, project->id) == 0)) &&
+                   (whom->kind == HOST_NOBODY || (projects_plugins_fits(server, whom) &&
+                                                  strcmp(whom->project, project->id) == 0)) &&
                    project_serves(project) && project_server_is_used(server)
                ? server
                : NULL;

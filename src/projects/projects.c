@@ -132,7 +132,7 @@ static void tell_if_read(struct host *host)
         kg_waits_tell(&host_projects(host)->reading, NULL);
 }
 
-static int compare(const void *a, const void *b)
+static int projects_compare(const void *a, const void *b)
 {
     return strcmp((*(struct projects_entry *const *)a)->id,
                   (*(struct projects_entry *const *)b)->id);
@@ -143,7 +143,7 @@ static void list_add(struct projects *projects, struct projects_entry *project)
     projects->items =
         kg_realloc(projects->items, (projects->count + 1) * sizeof(struct projects_entry *));
     projects->items[projects->count++] = project;
-    qsort(projects->items, projects->count, sizeof(struct projects_entry *), compare);
+    qsort(projects->items, projects->count, sizeof(struct projects_entry *), projects_compare);
 }
 
 static void list_remove(struct projects *projects, const struct projects_entry *project)
@@ -167,8 +167,8 @@ void projects_unlisten(struct host *host, struct projects_listener *listener)
     KG_UNLINK(host_projects(host)->listeners, listener);
 }
 
-static void tell_listeners(struct host *host, const char *id,
-                           struct projects_entry *project_or_null)
+static void projects_tell_listeners(struct host *host, const char *id,
+                                    struct projects_entry *project_or_null)
 {
     for (struct projects_listener *at = host_projects(host)->listeners, *next; at != NULL;
          at = next) {
@@ -177,10 +177,10 @@ static void tell_listeners(struct host *host, const char *id,
     }
 }
 
-/* The next thing that happens to the project waits for it, or for nothing: on_kept may come before
- * this returns. */
-static void keep(const struct projects_entry *project, bool is_loaded, state_kept_fn *on_kept,
-                 void *data)
+/* The next thing that happens to the project waits for it, or for nothing: projects_on_kept may
+ * come before this returns. */
+static void projects_keep(const struct projects_entry *project, bool is_loaded,
+                          state_kept_fn *on_kept, void *data)
 {
     const struct state_project kept = {
         .id = project->id,
@@ -224,7 +224,7 @@ static int check_identity(const struct host *host, const struct project_load *lo
 }
 
 /* Those that somebody keeps in the state he bounds himself. */
-static int check_room(const struct project_load *load, struct kg_err *err)
+static int projects_check_room(const struct project_load *load, struct kg_err *err)
 {
     const struct projects *projects = host_projects(load->host);
     size_t count = 0;
@@ -254,10 +254,10 @@ static void move_into(struct projects_entry *project, struct project_load *load)
 }
 
 /* It is in the list at once, so that nobody else takes its name. */
-static int add_new(struct project_load *load, struct kg_err *err)
+static int projects_add_new(struct project_load *load, struct kg_err *err)
 {
     struct host *host = load->host;
-    int result = check_room(load, err);
+    int result = projects_check_room(load, err);
     if (result < 0)
         return result;
     struct projects_entry *project =
@@ -316,8 +316,8 @@ static void look_at_folder(struct projects_entry *project, struct project_load *
 }
 
 /* Sees to all that follows from what it says now. */
-static void follow(struct projects_entry *project, struct project_load *load,
-                   struct project_resolved *before)
+static void projects_follow(struct projects_entry *project, struct project_load *load,
+                            struct project_resolved *before)
 {
     audit_taken(project, load);
     project_audit_resolved(project, before);
@@ -328,10 +328,10 @@ static void follow(struct projects_entry *project, struct project_load *load,
     look_at_folder(project, load);
     project_watch_set(project);
     project_note_exposed(project);
-    tell_listeners(project->host, project->id, project);
+    projects_tell_listeners(project->host, project->id, project);
 }
 
-static void take(struct projects_entry *project, struct project_load *load)
+static void projects_take(struct projects_entry *project, struct project_load *load)
 {
     struct project_resolved *before = project->was_read ? kg_steal(&project->resolved) : NULL;
     move_into(project, load);
@@ -339,7 +339,7 @@ static void take(struct projects_entry *project, struct project_load *load)
         load->changes = project_diff(before, project->resolved);
     if (load->changes != NULL && load->changes->count > 0)
         project->loaded_ms = kg_wall_ms(); /* also when nobody asked: it is watched */
-    follow(project, load, before);
+    projects_follow(project, load, before);
     project_resolved_free(before);
 }
 
@@ -362,11 +362,11 @@ void project_keep_problem(struct projects_entry *project, const struct project_l
     audit_emit(host_audit(project->host), AUDIT_PROJECT_RELOAD_FAILED, KG_STR_NULL,
                AUDIT_V_TEXT(project->id), AUDIT_V_TEXT(err->message),
                AUDIT_V_TEXT(load->operator_id));
-    tell_listeners(project->host, project->id, project);
+    projects_tell_listeners(project->host, project->id, project);
 }
 
 /* The one that the load is about; NULL: none that is known. */
-static struct projects_entry *project_of(const struct project_load *load)
+static struct projects_entry *projects_project_of(const struct project_load *load)
 {
     const struct projects *projects = host_projects(load->host);
     if (load->id != NULL)
@@ -404,8 +404,8 @@ static void end_refresh(struct host *host, const struct project_load *load)
 }
 
 /* Says what came of it, and is done with it. */
-static void answer(struct project_load *load, struct projects_entry *project_or_null,
-                   const struct kg_err *err_or_null)
+static void projects_answer(struct project_load *load, struct projects_entry *project_or_null,
+                            const struct kg_err *err_or_null)
 {
     if (load->on_done != NULL && err_or_null != NULL)
         load->on_done(load->data, NULL, load->is_files_fault ? &load->problems : NULL, err_or_null);
@@ -422,12 +422,12 @@ static void answer(struct project_load *load, struct projects_entry *project_or_
 }
 
 /* The worker, and kaged.db, are done with it. */
-static void end(struct project_load *load, struct projects_entry *project_or_null,
-                const struct kg_err *err_or_null)
+static void projects_end(struct project_load *load, struct projects_entry *project_or_null,
+                         const struct kg_err *err_or_null)
 {
     struct host *host = load->host;
     struct projects_entry *known =
-        err_or_null != NULL && !host_is_stopping(host) ? project_of(load) : NULL;
+        err_or_null != NULL && !host_is_stopping(host) ? projects_project_of(load) : NULL;
     host_projects(host)->jobs--;
     host_projects(host)->loads -= load->kind != PROJECT_LOAD_REFRESH;
     if (known != NULL)
@@ -435,7 +435,7 @@ static void end(struct project_load *load, struct projects_entry *project_or_nul
     if (!host_is_stopping(host))
         end_refresh(host, load);
     host_look_for_stop(host);
-    answer(load, project_or_null, err_or_null);
+    projects_answer(load, project_or_null, err_or_null);
     tell_if_read(host);
 }
 
@@ -468,7 +468,7 @@ static int take_kept(struct project_load *load, struct projects_entry *project,
     }
     if (load->is_new) {
         note_folder(project);
-        take(project, load);
+        projects_take(project, load);
     }
     return 0;
 }
@@ -482,7 +482,7 @@ static void on_load_kept(void *data, const struct kg_err *err_or_null)
     struct projects_entry *project = projects_find(load->host, kg_str(load->id), NULL);
     host_projects(load->host)->jobs--;
     int result = take_kept(load, project, err_or_null, &err);
-    end(load, project, result < 0 ? &err : NULL);
+    projects_end(load, project, result < 0 ? &err : NULL);
     audit_swap_request(audit, before);
 }
 
@@ -498,7 +498,7 @@ static int begin_taking(struct project_load *load, struct projects_entry **ret_p
     *ret_project = projects_find(load->host, kg_str(load->id), NULL);
     if (*ret_project != NULL)
         return 0;
-    result = add_new(load, err);
+    result = projects_add_new(load, err);
     *ret_project = projects_find(load->host, kg_str(load->id), NULL);
     return result;
 }
@@ -508,24 +508,24 @@ static void take_read(struct project_load *load)
     struct projects_entry *project = NULL;
     struct kg_err err = {0};
     if (begin_taking(load, &project, &err) < 0) {
-        end(load, NULL, &err);
+        projects_end(load, NULL, &err);
         return;
     }
     if (project_hold(project, load)) {
-        end(load, project, NULL);
+        projects_end(load, project, NULL);
         return;
     }
     if (load->kind != PROJECT_LOAD_REFRESH && !load->is_new)
         note_asked(project, load);
     if (!load->is_new)
-        take(project, load);
+        projects_take(project, load);
     if (load->kind != PROJECT_LOAD_REFRESH)
-        keep(project, true, on_load_kept, load);
+        projects_keep(project, true, on_load_kept, load);
     else
-        end(load, project, NULL);
+        projects_end(load, project, NULL);
 }
 
-static void on_read(struct loop_job *job)
+static void projects_on_read(struct loop_job *job)
 {
     struct project_load *load = KG_CONTAINER(job, struct project_load, job);
     struct audit *audit = host_audit(load->host);
@@ -534,29 +534,29 @@ static void on_read(struct loop_job *job)
     audit_swap_request(audit, before);
 }
 
-static void begin(struct project_load *load)
+static void projects_begin(struct project_load *load)
 {
     struct projects *projects = host_projects(load->host);
     projects->jobs++;
     projects->loads += load->kind != PROJECT_LOAD_REFRESH;
     load->job.run = project_load_run;
-    load->job.done = on_read;
+    load->job.done = projects_on_read;
     loop_worker_submit(projects->worker, &load->job);
 }
 
-static void on_failed(struct loop_task *task)
+static void projects_on_failed(struct loop_task *task)
 {
     struct project_load *load = KG_CONTAINER(task, struct project_load, task);
     KG_UNLINK(host_projects(load->host)->failed, load);
-    answer(load, NULL, &load->err);
+    projects_answer(load, NULL, &load->err);
 }
 
 /* Never before the one who asked has returned. */
-static void fail_later(struct project_load *load)
+static void projects_fail_later(struct project_load *load)
 {
     load->next = host_projects(load->host)->failed;
     host_projects(load->host)->failed = load;
-    load->task.run = on_failed;
+    load->task.run = projects_on_failed;
     loop_defer(host_loop(load->host), &load->task);
 }
 
@@ -576,16 +576,16 @@ static int check_begin(const struct project_load *load, struct kg_err *err)
     return kg_hint(err, "try again when one of them is there");
 }
 
-static void ask(struct project_load *load, const char *operator_id, projects_fn *on_done,
-                void *data)
+static void projects_ask(struct project_load *load, const char *operator_id, projects_fn *on_done,
+                         void *data)
 {
     kg_replace(&load->operator_id, operator_id);
     load->on_done = on_done;
     load->data = data;
     if (load->err.code != KG_OK || check_begin(load, &load->err) < 0)
-        fail_later(load);
+        projects_fail_later(load);
     else
-        begin(load);
+        projects_begin(load);
 }
 
 void projects_load(struct host *host, const char *path, bool watch, const char *operator_id,
@@ -593,7 +593,7 @@ void projects_load(struct host *host, const char *path, bool watch, const char *
 {
     struct project_load *load = project_load_new(host, PROJECT_LOAD_ASKED, path, NULL);
     load->watch = watch;
-    ask(load, operator_id, on_done, data);
+    projects_ask(load, operator_id, on_done, data);
 }
 
 void projects_load_text(struct host *host, const char *id, struct kg_str text,
@@ -604,7 +604,7 @@ void projects_load_text(struct host *host, const char *id, struct kg_str text,
     struct project_load *load = project_load_new(host, PROJECT_LOAD_ASKED, path, packages_or_null);
     load->source = &project_state_source;
     load->text = kg_str_dup(text);
-    ask(load, operator_id, on_done, data);
+    projects_ask(load, operator_id, on_done, data);
 }
 
 void projects_reload(struct host *host, struct kg_str id, const char *operator_id,
@@ -618,7 +618,7 @@ void projects_reload(struct host *host, struct kg_str id, const char *operator_i
     load->text = project ? kg_strdup(project->text) : NULL;
     load->err = err;
     load->id = kg_str_dup(id);
-    ask(load, operator_id, on_done, data);
+    projects_ask(load, operator_id, on_done, data);
 }
 
 void project_refresh(struct projects_entry *project)
@@ -634,7 +634,7 @@ void project_refresh(struct projects_entry *project)
     load->source = project->source;
     load->text = kg_strdup(project->text);
     load->id = kg_strdup(project->id);
-    begin(load);
+    projects_begin(load);
 }
 
 /* Off the loop. */
@@ -674,7 +674,7 @@ static void unload(struct projects_entry *project, const char *operator_id)
     project_withdraw(project);
     audit_emit(host_audit(host), AUDIT_PROJECT_UNLOADED, KG_STR_NULL, AUDIT_V_TEXT(project->id),
                AUDIT_V_INT((int64_t)project->sessions), AUDIT_V_TEXT(operator_id));
-    tell_listeners(host, project->id, NULL);
+    projects_tell_listeners(host, project->id, NULL);
     loop_defer(host_loop(host), &host_projects(host)->settle_check);
     project_destroy(project);
     tell_if_read(host);
@@ -728,12 +728,12 @@ void projects_unload(struct host *host, struct kg_str id, bool force, const char
                                     audit_request(host_audit(host)),
                                     on_done,
                                     data};
-    keep(project, false, on_unload_kept, unloading);
+    projects_keep(project, false, on_unload_kept, unloading);
 }
 
 /* -- from the daemon's start to its end -------------------------------------------------------- */
 
-static void on_consent(struct consent_listener *listener, struct consent *consent)
+static void projects_on_consent(struct consent_listener *listener, struct consent *consent)
 {
     struct projects *projects = KG_CONTAINER(listener, struct projects, consents);
     const char *id = consent_project(consent);
@@ -744,7 +744,7 @@ static void on_consent(struct consent_listener *listener, struct consent *consen
             project_refresh(projects->items[i]);
 }
 
-static void on_kept(void *data, const struct state_project *kept)
+static void projects_on_kept(void *data, const struct state_project *kept)
 {
     struct projects *projects = data;
     kg_map_set(projects->roots, kg_str(kept->id), kg_strdup(kept->root));
@@ -759,24 +759,24 @@ static void on_kept(void *data, const struct state_project *kept)
 }
 
 /* Reads those that are known. */
-static void start(struct projects *projects)
+static void projects_start(struct projects *projects)
 {
     struct kg_err err;
-    if (state_projects(state_keeper_state(host_keeper(projects->host)), on_kept, projects, &err) <
-        0)
+    if (state_projects(state_keeper_state(host_keeper(projects->host)), projects_on_kept, projects,
+                       &err) < 0)
         kg_log(KG_ERROR_LEVEL, "projects: %s", err.message);
     project_exposed_read(projects);
-    projects->consents.on_change = on_consent;
+    projects->consents.on_change = projects_on_consent;
     consent_listen(host_consents(projects->host), &projects->consents);
     refresh_all(projects);
 }
 
-static bool is_busy(const struct projects *projects)
+static bool projects_is_busy(const struct projects *projects)
 {
     return projects->jobs > 0;
 }
 
-static void stop(struct projects *projects)
+static void projects_stop(struct projects *projects)
 {
     atomic_store(&projects->closing, true);
     for (size_t i = 0; i < projects->count; i++)
@@ -791,7 +791,7 @@ static void end_work(struct projects *projects)
     loop_worker_free(kg_steal(&projects->worker));
     while (projects->failed != NULL) {
         loop_undefer(host_loop(projects->host), &projects->failed->task);
-        on_failed(&projects->failed->task);
+        projects_on_failed(&projects->failed->task);
     }
 }
 
@@ -819,7 +819,7 @@ static void projects_free(struct projects *projects)
     free(projects);
 }
 
-static void on_gone(struct projects *projects, struct host_process *process)
+static void projects_on_gone(struct projects *projects, struct host_process *process)
 {
     project_hooks_end(projects, process);
     project_tools_look(projects, process);
@@ -839,9 +839,9 @@ static void tell_roots(const struct projects *projects,
 void projects_open(struct host *host)
 {
     static const struct host_project_ops ops = {
-        .start = start,
-        .stop = stop,
-        .busy = is_busy,
+        .start = projects_start,
+        .stop = projects_stop,
+        .busy = projects_is_busy,
         .close = end_work,
         .free = projects_free,
         .refresh = refresh_all,
@@ -855,7 +855,7 @@ void projects_open(struct host *host)
         .roots = tell_roots,
         .sessions = projects_sessions,
         .moved = projects_moved,
-        .gone = on_gone,
+        .gone = projects_on_gone,
     };
     struct projects *projects = kg_alloc(sizeof(*projects));
     projects->host = host;

@@ -75,7 +75,7 @@ static bool has_starting_script(const struct projects_settling *settling)
     return false;
 }
 
-static bool has_settled(const struct projects_settling *settling)
+static bool projects_sessions_has_settled(const struct projects_settling *settling)
 {
     struct host *host = settling->host;
     const struct projects_entry *project = projects_find(host, kg_str(settling->project_id), NULL);
@@ -94,7 +94,7 @@ void projects_settling_withdraw(struct projects_settling *settling)
         loop_timer_stop(host_loop(settling->host), &settling->timer);
 }
 
-static void answer(struct projects_settling *settling)
+static void projects_sessions_answer(struct projects_settling *settling)
 {
     projects_settling_withdraw(settling);
     settling->wait.on_done(&settling->wait, NULL);
@@ -106,7 +106,7 @@ static struct projects_settling *find_settled(struct projects *projects)
 {
     for (struct kg_wait *wait = projects->settling.first; wait != NULL; wait = wait->next) {
         struct projects_settling *settling = KG_CONTAINER(wait, struct projects_settling, wait);
-        if (has_settled(settling))
+        if (projects_sessions_has_settled(settling))
             return settling;
     }
     return NULL;
@@ -117,7 +117,7 @@ static void check_settled(struct loop_task *task)
     struct projects *projects = KG_CONTAINER(task, struct projects, settle_check);
     struct projects_settling *settling;
     while ((settling = find_settled(projects)) != NULL)
-        answer(settling);
+        projects_sessions_answer(settling);
 }
 
 static void on_waited(struct loop_timer *timer)
@@ -134,8 +134,8 @@ void projects_when_settled(struct host *host, const char *id, const char *sessio
     *settling = (struct projects_settling){
         .host = host, .project_id = id, .session_id = session_id_or_null};
     kg_wait_add(&host_projects(host)->settling, &settling->wait, on_settled);
-    if (has_settled(settling))
-        answer(settling);
+    if (projects_sessions_has_settled(settling))
+        projects_sessions_answer(settling);
     else
         loop_timer_start(host_loop(host), &settling->timer,
                          (uint64_t)host_config(host)->limits_initialize_timeout_ms, on_waited);
@@ -150,5 +150,6 @@ void project_waiters_close(struct projects *projects)
 {
     loop_undefer(host_loop(projects->host), &projects->settle_check);
     while (projects->settling.first != NULL)
-        answer(KG_CONTAINER(projects->settling.first, struct projects_settling, wait));
+        projects_sessions_answer(
+            KG_CONTAINER(projects->settling.first, struct projects_settling, wait));
 }

@@ -15,7 +15,7 @@
 
 /* -- a file ------------------------------------------------------------------------------------ */
 
-static struct project *read_file(struct project_load *load)
+static struct project *projects_source_read_file(struct project_load *load)
 {
     return project_load(&load->location, &load->problems);
 }
@@ -45,14 +45,14 @@ const struct project_source project_file_source = {
     .has_file = true,
     .has_root = true,
     .locate = project_locate,
-    .read = read_file,
+    .read = projects_source_read_file,
     .watch = watch_files,
 };
 
 /* -- a folder without one ---------------------------------------------------------------------- */
 
 /* "api-1f0c9a3e": letters, digits and dashes of its name, and of what its path hashes to. */
-static void put_id(const char *root, struct kg_buf *out)
+static void projects_source_put_id(const char *root, struct kg_buf *out)
 {
     unsigned char digest[32];
     const char *name = kg_path_name(root);
@@ -74,11 +74,11 @@ static void put_id(const char *root, struct kg_buf *out)
 }
 
 /* Written down as a file would be, so that it is checked and resolved as one. */
-static struct project *read_folder(struct project_load *load)
+static struct project *projects_source_read_folder(struct project_load *load)
 {
     kg_auto(kg_buf_free) struct kg_buf id = {0}, text = {0};
     struct kg_json_writer json = kg_json_writer(&text);
-    put_id(load->location.root, &id);
+    projects_source_put_id(load->location.root, &id);
     kg_json_begin(&json, '{');
     kg_json_named_int(&json, "version", 1);
     kg_json_named_str(&json, "name", kg_buf_view(&id));
@@ -104,7 +104,7 @@ const struct project_source project_folder_source = {
     .follows_choices = true,
     .asks_for_reach = true,
     .locate = project_locate_folder,
-    .read = read_folder,
+    .read = projects_source_read_folder,
 };
 
 /* -- the state --------------------------------------------------------------------------------- */

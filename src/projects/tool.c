@@ -32,7 +32,7 @@ struct projects_tool_call {
 
 /* -- its life ---------------------------------------------------------------------------------- */
 
-static void link_call(struct projects_tool_call *call)
+static void projects_tool_link_call(struct projects_tool_call *call)
 {
     struct projects_tool_call **first = &host_projects(call->host)->tool_calls;
     call->next = *first;
@@ -41,7 +41,7 @@ static void link_call(struct projects_tool_call *call)
     *first = call;
 }
 
-static void unlink_call(struct projects_tool_call *call)
+static void projects_tool_unlink_call(struct projects_tool_call *call)
 {
     if (call->previous != NULL)
         call->previous->next = call->next;
@@ -51,9 +51,9 @@ static void unlink_call(struct projects_tool_call *call)
         call->next->previous = call->previous;
 }
 
-static void free_call(struct projects_tool_call *call)
+static void projects_tool_free_call(struct projects_tool_call *call)
 {
-    unlink_call(call);
+    projects_tool_unlink_call(call);
     loop_undefer(host_loop(call->host), &call->task);
     loop_timer_stop(host_loop(call->host), &call->patience);
     host_asker_unref(call->asker);
@@ -73,14 +73,14 @@ static bool is_blocked(const struct projects_tool_reply *reply)
     return false;
 }
 
-static void finish(struct projects_tool_call *call, struct projects_tool_reply *reply)
+static void projects_tool_finish(struct projects_tool_call *call, struct projects_tool_reply *reply)
 {
     kg_auto(kg_free) char *plugin = kg_steal(&call->plugin);
     void (*on_done)(void *, const struct projects_tool_reply *) = call->on_done;
     void *data = call->data;
     reply->plugin = plugin;
     reply->blocked = is_blocked(reply);
-    free_call(call);
+    projects_tool_free_call(call);
     on_done(data, reply);
 }
 
@@ -92,7 +92,7 @@ static const char *plugin_name(const struct project_use *use)
 }
 
 /* Whether that plugin's tools have such names: "memory.recall", "memory__recall". */
-static bool has_prefix(struct kg_str tool, const char *plugin)
+static bool projects_tool_has_prefix(struct kg_str tool, const char *plugin)
 {
     size_t length = strlen(plugin);
     if (!kg_str_starts(tool, plugin))
@@ -132,8 +132,8 @@ static void hint_tools(const struct project_resolved_agent *agent, struct kg_err
 }
 
 /* Why there is no such tool, for whoever called it. */
-static int explain(const struct project_resolved_agent *agent, struct kg_str name,
-                   struct kg_err *err)
+static int projects_tool_explain(const struct project_resolved_agent *agent, struct kg_str name,
+                                 struct kg_err *err)
 {
     for (size_t i = 0; i < agent->use_count; i++) {
         const struct project_use *use = &agent->uses[i];
@@ -142,7 +142,7 @@ static int explain(const struct project_resolved_agent *agent, struct kg_str nam
                     KG_STR_CUT(name, 140), agent->path);
             return kg_hint(err, "the agent's `tools:` in the project's file switches it off");
         }
-        if (use->state != PROJECT_READY && has_prefix(name, plugin_name(use)))
+        if (use->state != PROJECT_READY && projects_tool_has_prefix(name, plugin_name(use)))
             return kg_fail(err, KG_E_NOT_APPLICABLE,
                            "the tool %.*s cannot be used: the plugin %s of the agent %s is not "
                            "ready: %.300s",
@@ -154,55 +154,56 @@ static int explain(const struct project_resolved_agent *agent, struct kg_str nam
     return -EINVAL;
 }
 
-static const struct project_tool *find_tool(const struct project_resolved_agent *agent,
-                                            struct kg_str name, const struct project_use **ret_use,
-                                            struct kg_err *err)
+static const struct project_tool *
+projects_tool_find_tool(const struct project_resolved_agent *agent, struct kg_str name,
+                        const struct project_use **ret_use, struct kg_err *err)
 {
     const struct project_tool *tool = project_tool_find(agent, name, ret_use);
     if (tool == NULL)
         tool = project_tool_called(agent, name, ret_use);
     if (tool == NULL)
-        explain(agent, name, err);
+        projects_tool_explain(agent, name, err);
     return tool;
 }
 
 /* -- the call ---------------------------------------------------------------------------------- */
 
-static void on_returned(void *data, const struct host_reply *reply)
+static void projects_tool_on_returned(void *data, const struct host_reply *reply)
 {
     struct projects_tool_reply answer = {.error = reply->error,
                                          .plugin_error = reply->plugin_error,
                                          .names_grant = reply->names_grant};
     if (reply->error.code == KG_OK)
         answer.result = reply->result;
-    finish(data, &answer);
+    projects_tool_finish(data, &answer);
 }
 
-static void on_progress(void *data, struct kg_str params)
+static void projects_tool_on_progress(void *data, struct kg_str params)
 {
     struct projects_tool_call *call = data;
     call->on_progress(call->data, params);
 }
 
-static unsigned can(void *data)
+static unsigned projects_tool_can(void *data)
 {
     const struct projects_tool_call *call = data;
     return call->asked->can != NULL ? call->asked->can(call->data) : HOST_ASK_ANY;
 }
 
-static bool ask(void *data, struct host_ask *asked)
+static bool projects_tool_ask(void *data, struct host_ask *asked)
 {
     struct projects_tool_call *call = data;
     return call->asked->ask(call->data, asked);
 }
 
-static void withdraw(void *data, struct host_ask *asked, const char *why)
+static void projects_tool_withdraw(void *data, struct host_ask *asked, const char *why)
 {
     struct projects_tool_call *call = data;
     call->asked->withdraw(call->data, asked, why);
 }
 
-static const struct host_asked_ops asked_ops = {.can = can, .ask = ask, .withdraw = withdraw};
+static const struct host_asked_ops asked_ops = {
+    .can = projects_tool_can, .ask = projects_tool_ask, .withdraw = projects_tool_withdraw};
 
 /* What runs may be another version than the project was resolved with. */
 static const struct manifest_tool *offered(struct host_process *process,
@@ -238,8 +239,8 @@ static int send_to(struct projects_tool_call *call, struct host_process *process
         .result_schema = declared->output,
         .timeout_ms = host_call_timeout_ms(call->host, declared->timeout_ms),
         .kind = &host_tool_kind,
-        .on_done = on_returned,
-        .on_progress = call->on_progress != NULL ? on_progress : NULL,
+        .on_done = projects_tool_on_returned,
+        .on_progress = call->on_progress != NULL ? projects_tool_on_progress : NULL,
         .asked = call->asked != NULL ? &asked_ops : NULL,
         .data = call,
     };
@@ -247,7 +248,7 @@ static int send_to(struct projects_tool_call *call, struct host_process *process
     return call->sent != NULL ? 0 : -EINVAL;
 }
 
-static void on_patience_over(struct loop_timer *timer)
+static void projects_tool_on_patience_over(struct loop_timer *timer)
 {
     struct projects_tool_call *call = KG_CONTAINER(timer, struct projects_tool_call, patience);
     call->waited = true;
@@ -255,8 +256,8 @@ static void on_patience_over(struct loop_timer *timer)
 }
 
 /* -EAGAIN: it will be tried again when the plugin has started, or has not. */
-static int wait_for_start(struct projects_tool_call *call, struct host_process *process,
-                          struct kg_err *err)
+static int projects_tool_wait_for_start(struct projects_tool_call *call,
+                                        struct host_process *process, struct kg_err *err)
 {
     int64_t patience_ms = host_config(call->host)->limits_initialize_timeout_ms;
     if (call->waited) {
@@ -268,7 +269,7 @@ static int wait_for_start(struct projects_tool_call *call, struct host_process *
     call->waits_for = process;
     if (!loop_timer_running(&call->patience))
         loop_timer_start(host_loop(call->host), &call->patience, (uint64_t)patience_ms,
-                         on_patience_over);
+                         projects_tool_on_patience_over);
     return -EAGAIN;
 }
 
@@ -283,7 +284,7 @@ static int send_to_script(struct projects_tool_call *call, struct host_process *
         .asker = call->asker,
         .timeout_ms = host_call_timeout_ms(call->host, 0),
         .kind = &host_tool_kind,
-        .on_done = on_returned,
+        .on_done = projects_tool_on_returned,
         .asked = call->asked != NULL ? &asked_ops : NULL,
         .data = call,
     };
@@ -315,7 +316,7 @@ static int try_call(struct projects_tool_call *call, struct kg_err *err)
         return send_to_script(call, script, err);
     if (project_place_find(call->host, call->asker, &place, err) < 0)
         return -EINVAL;
-    const struct project_tool *tool = find_tool(place.agent, call->tool, &use, err);
+    const struct project_tool *tool = projects_tool_find_tool(place.agent, call->tool, &use, err);
     if (tool == NULL)
         return -EINVAL;
     free(call->plugin);
@@ -325,11 +326,11 @@ static int try_call(struct projects_tool_call *call, struct kg_err *err)
         return explain_process(place.project, use, err);
     host_process_use(process);
     if (host_process_is_starting(process))
-        return wait_for_start(call, process, err);
+        return projects_tool_wait_for_start(call, process, err);
     return send_to(call, process, tool, project_config_for(place.project, use, process), err);
 }
 
-static void on_task(struct loop_task *task)
+static void projects_tool_on_task(struct loop_task *task)
 {
     struct projects_tool_call *call = KG_CONTAINER(task, struct projects_tool_call, task);
     struct projects_tool_reply reply = {.error.code = KG_OK};
@@ -338,7 +339,7 @@ static void on_task(struct loop_task *task)
     if (tried == 0)
         loop_timer_stop(host_loop(call->host), &call->patience);
     else if (tried != -EAGAIN)
-        finish(call, &reply);
+        projects_tool_finish(call, &reply);
 }
 
 struct projects_tool_call *projects_tool_call(struct host *host,
@@ -352,9 +353,9 @@ struct projects_tool_call *projects_tool_call(struct host *host,
     call->on_progress = request->on_progress;
     call->asked = request->asked;
     call->data = request->data;
-    call->task.run = on_task;
+    call->task.run = projects_tool_on_task;
     call->asker = host_asker_ref(request->asker);
-    link_call(call);
+    projects_tool_link_call(call);
     loop_defer(host_loop(host), &call->task);
     return call;
 }
@@ -363,7 +364,7 @@ void projects_tool_cancel(struct projects_tool_call *call)
 {
     if (call->sent != NULL)
         host_call_cancel(call->sent);
-    free_call(call);
+    projects_tool_free_call(call);
 }
 
 void project_tools_look(struct projects *projects, const struct host_process *process)
@@ -387,6 +388,6 @@ void project_tools_end(struct projects *projects)
         struct projects_tool_reply reply = {.error.code = KG_OK};
         kg_fail(&reply.error, KG_E_STOPPING, "the daemon is stopping");
         /* NOLINTNEXTLINE(clang-analyzer-unix.Malloc): what is finished leaves the list */
-        finish(projects->tool_calls, &reply);
+        projects_tool_finish(projects->tool_calls, &reply);
     }
 }

@@ -1,7 +1,7 @@
 /* A watched project is read again soon after something changed that its source watches. */
 #include "projects/internal.h"
 
-static void on_quiet(void *data)
+static void projects_watch_on_quiet(void *data)
 {
     project_refresh(data);
 }
@@ -9,7 +9,7 @@ static void on_quiet(void *data)
 /* Begun anew each time: a folder may have been replaced by another of its name. */
 void project_watch_set(struct projects_entry *project)
 {
-    static const struct host_watch_ops ops = {.on_quiet = on_quiet};
+    static const struct host_watch_ops ops = {.on_quiet = projects_watch_on_quiet};
     struct kg_err err;
     if (!project->watched) {
         host_watch_free(kg_steal(&project->watch));

@@ -12,7 +12,7 @@ struct form {
     void *data;
 };
 
-static void offer(const struct form *form, const struct kg_buf *written)
+static void forms_offer(const struct form *form, const struct kg_buf *written)
 {
     if (!kg_str_equal(kg_buf_view(written), form->text))
         form->take(form->data, kg_buf_view(written));
@@ -32,10 +32,10 @@ static void offer_base64(const struct form *form, size_t before)
     if (end <= first)
         return;
     struct kg_buf digits = {.data = written.data + first, .length = end - first};
-    offer(form, &digits);
+    forms_offer(form, &digits);
     for (size_t i = 0; i < digits.length; i++) /* as it stands in URLs */
         digits.data[i] = digits.data[i] == '+' ? '-' : digits.data[i] == '/' ? '_' : digits.data[i];
-    offer(form, &digits);
+    forms_offer(form, &digits);
 }
 
 /* -- URLs -------------------------------------------------------------------------------------- */
@@ -53,7 +53,7 @@ static void offer_url(const struct form *form, const char *plain, const char *he
             kg_buf_char(&written, hex[c & 15]);
         }
     }
-    offer(form, &written);
+    forms_offer(form, &written);
 }
 
 /* -- JSON -------------------------------------------------------------------------------------- */
@@ -63,7 +63,7 @@ static void offer_json(const struct form *form)
     kg_auto(kg_buf_free) struct kg_buf written = {0};
     kg_json_put_string(&written, form->text);
     struct kg_buf inner = {.data = written.data + 1, .length = written.length - 2};
-    offer(form, &inner);
+    forms_offer(form, &inner);
 }
 
 void redact_forms(struct kg_str text, void (*take)(void *data, struct kg_str form), void *data)

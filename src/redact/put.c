@@ -17,7 +17,7 @@ struct search {
 
 /* -- plain text -------------------------------------------------------------------------------- */
 
-static bool is_word(struct kg_str text, size_t at, size_t length)
+static bool put_is_word(struct kg_str text, size_t at, size_t length)
 {
     bool before = at > 0 && kg_is_letter_or_digit(text.data[at - 1]);
     bool after = at + length < text.length && kg_is_letter_or_digit(text.data[at + length]);
@@ -44,7 +44,7 @@ static size_t value_at(struct search *search, const struct redact_set *set, stru
         if (value->length > text.length - at || value->length <= longest ||
             same_bytes(search, value, text.data + at, value->length) < value->length)
             continue;
-        if (value->length >= REDACT_WORD_MAX || is_word(text, at, value->length))
+        if (value->length >= REDACT_WORD_MAX || put_is_word(text, at, value->length))
             longest = value->length;
     }
     return longest;
@@ -155,7 +155,7 @@ static bool hide_number(struct search *search, struct kg_json_cursor *cursor, st
 }
 
 /* The text is valid JSON. Numbers at its top are ids, which have to stay. */
-static bool put_json(struct search *search, struct kg_str text, struct kg_buf *out)
+static bool redact_put_json(struct search *search, struct kg_str text, struct kg_buf *out)
 {
     struct kg_json_cursor cursor = {text.data, text.data + text.length};
     bool any = false;
@@ -191,7 +191,7 @@ bool redact_put(const struct redact_set *set, struct kg_str text, bool is_cut,
         return false;
     }
     bool any = kg_json_check(text, &offset) == KG_JSON_OK
-                   ? put_json(&search, text, ret_text)
+                   ? redact_put_json(&search, text, ret_text)
                    : put_plain(&search, text, is_cut, ret_text);
     if (!is_full && search.work > 0)
         return any;

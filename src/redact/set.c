@@ -45,7 +45,7 @@ static void link_value(struct redact_set *set, struct redact_value *value)
     *bucket = value;
 }
 
-static void grow(struct redact_set *set)
+static void set_grow(struct redact_set *set)
 {
     size_t before = set->bucket_count;
     struct redact_value **old = set->buckets;
@@ -61,7 +61,7 @@ static void grow(struct redact_set *set)
     free(old);
 }
 
-static bool has(const struct redact_set *set, struct kg_str text, bool is_kept)
+static bool redact_set_has(const struct redact_set *set, struct kg_str text, bool is_kept)
 {
     if (set->buckets == NULL)
         return false;
@@ -73,58 +73,58 @@ static bool has(const struct redact_set *set, struct kg_str text, bool is_kept)
     return false;
 }
 
-static struct redact_value *add(struct redact_set *set, struct kg_str text, bool is_kept)
+static struct redact_value *set_own_add(struct redact_set *set, struct kg_str text, bool is_kept)
 {
-    if (text.length < REDACT_MIN || has(set, text, is_kept))
+    if (text.length < REDACT_MIN || redact_set_has(set, text, is_kept))
         return NULL;
     struct redact_value *value = kg_alloc(sizeof(*value) + text.length);
     value->length = text.length;
     value->is_kept = is_kept;
     memcpy(value->text, text.data, text.length);
     set->count++;
-    grow(set);
+    set_grow(set);
     link_value(set, value);
     if (text.length > set->longest)
         set->longest = text.length;
     return value;
 }
 
-static void forget(struct redact_set *set, struct redact_value *old)
+static void set_forget(struct redact_set *set, struct redact_value *old)
 {
     KG_UNLINK(set->buckets[redact_bucket(set, old->text)], old);
     set->count--;
     wipe(old);
 }
 
-static void see(struct redact_set *set, struct kg_str text)
+static void set_see(struct redact_set *set, struct kg_str text)
 {
-    struct redact_value *value = add(set, text, false);
+    struct redact_value *value = set_own_add(set, text, false);
     if (value == NULL)
         return;
     if (set->seen == NULL)
         set->seen = kg_alloc_array(SEEN_MAX, sizeof(struct redact_value *));
     struct redact_value **place = &set->seen[set->seen_count++ % SEEN_MAX];
     if (*place != NULL)
-        forget(set, *place);
+        set_forget(set, *place);
     *place = value;
 }
 
 static void take_form(void *data, struct kg_str form)
 {
     if (form.length >= REDACT_WORD_MAX)
-        add(data, form, true);
+        set_own_add(data, form, true);
 }
 
-static void keep(struct redact_set *set, struct kg_str text)
+static void set_keep(struct redact_set *set, struct kg_str text)
 {
-    if (has(set, text, true))
+    if (redact_set_has(set, text, true))
         return;
     if (set->kept_count == KEPT_MAX) {
         set->is_full = true;
         return;
     }
     set->kept_count++;
-    add(set, text, true);
+    set_own_add(set, text, true);
     if (text.length >= REDACT_WORD_MAX)
         redact_forms(text, take_form, set);
 }
@@ -132,9 +132,9 @@ static void keep(struct redact_set *set, struct kg_str text)
 static void add_one(struct redact_set *set, struct kg_str text, enum redact_kind kind)
 {
     if (kind == REDACT_KEPT)
-        keep(set, text);
+        set_keep(set, text);
     else
-        see(set, text);
+        set_see(set, text);
 }
 
 /* A key of many lines may be printed line by line. */

@@ -70,7 +70,7 @@ struct remote {
 
 /* -- what comes back --------------------------------------------------------------------------- */
 
-static int on_event(void *user, struct kg_str data)
+static int remote_exchange_on_event(void *user, struct kg_str data)
 {
     struct exchange *exchange = user;
     exchange->tries = 0;
@@ -87,7 +87,7 @@ static int on_event(void *user, struct kg_str data)
 }
 
 /* Once, with the first bytes of a body. */
-static void look(struct exchange *exchange)
+static void remote_exchange_look(struct exchange *exchange)
 {
     static const char events[] = "text/event-stream";
     char *type = NULL;
@@ -99,14 +99,15 @@ static void look(struct exchange *exchange)
         exchange->sse = kg_sse_new(REMOTE_LINE_BYTES);
 }
 
-static size_t on_body(char *bytes, size_t size, size_t count, void *data)
+static size_t remote_exchange_on_body(char *bytes, size_t size, size_t count, void *data)
 {
     struct exchange *exchange = data;
     struct kg_str got = {bytes, size * count};
     if (!exchange->looked)
-        look(exchange);
+        remote_exchange_look(exchange);
     if (exchange->sse != NULL) {
-        exchange->too_large = kg_sse_feed(exchange->sse, got, on_event, exchange) < 0;
+        exchange->too_large =
+            kg_sse_feed(exchange->sse, got, remote_exchange_on_event, exchange) < 0;
         return exchange->too_large ? 0 : got.length;
     }
     size_t most = exchange->status == 200 ? REMOTE_LINE_BYTES : ERROR_BYTES;
@@ -118,7 +119,7 @@ static size_t on_body(char *bytes, size_t size, size_t count, void *data)
 }
 
 /* A session is named in the answer to initialize, and in no other. */
-static void take_session(struct exchange *exchange, struct kg_str value)
+static void remote_exchange_take_session(struct exchange *exchange, struct kg_str value)
 {
     struct remote *remote = exchange->remote;
     if (strcmp(exchange->method, "initialize") != 0 || value.length > SESSION_MAX)
@@ -130,7 +131,7 @@ static void take_session(struct exchange *exchange, struct kg_str value)
     remote->session[value.length] = '\0';
 }
 
-static size_t on_header(char *bytes, size_t size, size_t count, void *data)
+static size_t remote_exchange_on_header(char *bytes, size_t size, size_t count, void *data)
 {
     static const char session[] = "mcp-session-id:";
     struct exchange *exchange = data;
@@ -145,14 +146,15 @@ static size_t on_header(char *bytes, size_t size, size_t count, void *data)
             value = kg_str_from(value, 1);
         while (value.length > 0 && strchr("\r\n ", value.data[value.length - 1]) != NULL)
             value.length--;
-        take_session(exchange, value);
+        remote_exchange_take_session(exchange, value);
     }
     return line.length;
 }
 
 /* -- what goes out ----------------------------------------------------------------------------- */
 
-static void add_header(struct exchange *exchange, const char *name, struct kg_str value)
+static void remote_exchange_add_header(struct exchange *exchange, const char *name,
+                                       struct kg_str value)
 {
     kg_auto(kg_buf_free) struct kg_buf header = {0};
     kg_buf_printf(&header, "%s: ", name);
@@ -160,47 +162,49 @@ static void add_header(struct exchange *exchange, const char *name, struct kg_st
     exchange->headers = curl_slist_append(exchange->headers, kg_buf_terminate(&header));
 }
 
-static void add_headers(struct exchange *exchange)
+static void remote_exchange_add_headers(struct exchange *exchange)
 {
     struct remote *remote = exchange->remote;
     bool is_modern = exchange->revision[0] != '\0';
     for (char *const *own = remote->own_headers; *own != NULL; own++)
         exchange->headers = curl_slist_append(exchange->headers, *own);
-    add_header(exchange, "Accept",
-               exchange->what == SEND ? KG_STR("application/json, text/event-stream")
-                                      : KG_STR("text/event-stream"));
+    remote_exchange_add_header(exchange, "Accept",
+                               exchange->what == SEND
+                                   ? KG_STR("application/json, text/event-stream")
+                                   : KG_STR("text/event-stream"));
     if (exchange->what == SEND)
-        add_header(exchange, "Content-Type", KG_STR("application/json"));
+        remote_exchange_add_header(exchange, "Content-Type", KG_STR("application/json"));
     const char *revision = is_modern ? exchange->revision : remote->revision;
     if (revision[0] != '\0')
-        add_header(exchange, "MCP-Protocol-Version", kg_str(revision));
+        remote_exchange_add_header(exchange, "MCP-Protocol-Version", kg_str(revision));
     if (is_modern && exchange->method[0] != '\0')
-        add_header(exchange, "Mcp-Method", kg_str(exchange->method));
+        remote_exchange_add_header(exchange, "Mcp-Method", kg_str(exchange->method));
     if (is_modern && exchange->name.length > 0)
-        add_header(exchange, "Mcp-Name", kg_buf_view(&exchange->name));
+        remote_exchange_add_header(exchange, "Mcp-Name", kg_buf_view(&exchange->name));
     if (!is_modern && remote->session[0] != '\0')
-        add_header(exchange, "Mcp-Session-Id", kg_str(remote->session));
+        remote_exchange_add_header(exchange, "Mcp-Session-Id", kg_str(remote->session));
     if (exchange->last_id.length > 0)
-        add_header(exchange, "Last-Event-ID", kg_buf_view(&exchange->last_id));
+        remote_exchange_add_header(exchange, "Last-Event-ID", kg_buf_view(&exchange->last_id));
 }
 
-static void begin(struct exchange *exchange)
+static void remote_exchange_begin(struct exchange *exchange)
 {
     CURL *easy = exchange->easy = curl_easy_init();
     exchange->again_ms = NEVER;
     exchange->looked = exchange->too_large = false;
     exchange->header_bytes = 0;
     exchange->status = 0;
-    add_headers(exchange);
+    remote_exchange_add_headers(exchange);
     fetch_set_options(easy, exchange->remote->url, exchange->headers, CONNECT_MS);
     if (exchange->what == SEND)
         fetch_set_body(easy, kg_buf_view(&exchange->body));
-    fetch_set_receiver(easy, on_header, on_body, exchange->curl_words, exchange);
+    fetch_set_receiver(easy, remote_exchange_on_header, remote_exchange_on_body,
+                       exchange->curl_words, exchange);
     curl_multi_add_handle(exchange->remote->multi, easy);
 }
 
 /* What one try used; the exchange itself stays. */
-static void end_try(struct exchange *exchange)
+static void remote_exchange_end_try(struct exchange *exchange)
 {
     if (exchange->easy != NULL) {
         curl_multi_remove_handle(exchange->remote->multi, exchange->easy);
@@ -214,10 +218,10 @@ static void end_try(struct exchange *exchange)
     exchange->answer.length = 0;
 }
 
-static void exchange_free(struct exchange *exchange)
+static void remote_exchange_free(struct exchange *exchange)
 {
     KG_UNLINK(exchange->remote->first, exchange);
-    end_try(exchange);
+    remote_exchange_end_try(exchange);
     kg_buf_free(&exchange->name);
     kg_buf_free(&exchange->body);
     kg_buf_free(&exchange->answer);
@@ -239,7 +243,8 @@ static struct exchange *exchange_new(struct remote *remote, enum what what)
 /* -- the end of one ---------------------------------------------------------------------------- */
 
 /* Why a request has no answer, in words. */
-static void put_reason(const struct exchange *exchange, CURLcode result, struct kg_buf *out)
+static void remote_exchange_put_reason(const struct exchange *exchange, CURLcode result,
+                                       struct kg_buf *out)
 {
     long status = exchange->status;
     if (exchange->too_large)
@@ -258,10 +263,10 @@ static void put_reason(const struct exchange *exchange, CURLcode result, struct 
         kg_buf_text(out, "the server ended its stream without an answer");
 }
 
-static void fail(struct exchange *exchange, CURLcode result)
+static void remote_exchange_fail(struct exchange *exchange, CURLcode result)
 {
     kg_auto(kg_buf_free) struct kg_buf words = {0};
-    put_reason(exchange, result, &words);
+    remote_exchange_put_reason(exchange, result, &words);
     bool is_refusal = exchange->status >= 400 && exchange->status != 401;
     fprintf(stderr, "kaged-remote: %s: %s\n", exchange->method[0] ? exchange->method : "answer",
             kg_buf_terminate(&words));
@@ -284,7 +289,7 @@ static void ask_again(struct exchange *exchange, enum what what)
         wait_ms = (uint64_t)wished_ms;
     exchange->tries++;
     exchange->what = what;
-    end_try(exchange);
+    remote_exchange_end_try(exchange);
     exchange->again_ms = kg_monotonic_ms() + (wait_ms < AGAIN_MOST_MS ? wait_ms : AGAIN_MOST_MS);
 }
 
@@ -301,37 +306,37 @@ static void listen_for_news(struct remote *remote)
     for (struct exchange *at = remote->first; at != NULL; at = at->next)
         if (at->what == LISTEN)
             return;
-    begin(exchange_new(remote, LISTEN));
+    remote_exchange_begin(exchange_new(remote, LISTEN));
 }
 
-static void send_waiting(struct remote *remote);
+static void remote_exchange_send_waiting(struct remote *remote);
 
-static void on_answer(struct exchange *exchange, CURLcode result)
+static void remote_exchange_on_answer(struct exchange *exchange, CURLcode result)
 {
     bool is_good = result == CURLE_OK && exchange->status >= 200 && exchange->status < 300;
     if (is_good && exchange->sse == NULL && exchange->is_request && exchange->answer.length > 0)
-        (void)on_event(exchange, kg_buf_view(&exchange->answer));
+        (void)remote_exchange_on_event(exchange, kg_buf_view(&exchange->answer));
     if (is_good && exchange->is_request && !exchange->answered && exchange->answer.length > 0)
         exchange->answered = kg_json_check(kg_buf_view(&exchange->answer), NULL) == KG_JSON_OK;
     if (!is_good || (exchange->is_request && !exchange->answered))
-        fail(exchange, result);
+        remote_exchange_fail(exchange, result);
 }
 
-static void on_sent(struct exchange *exchange, CURLcode result)
+static void remote_exchange_on_sent(struct exchange *exchange, CURLcode result)
 {
     struct remote *remote = exchange->remote;
     bool was_greeting = exchange->is_greeting;
     bool was_last = strcmp(exchange->method, "notifications/initialized") == 0;
     bool is_legacy = exchange->revision[0] == '\0';
     bool is_lost = exchange->status == 404 && is_legacy && remote->session[0] != '\0';
-    on_answer(exchange, result);
-    exchange_free(exchange);
+    remote_exchange_on_answer(exchange, result);
+    remote_exchange_free(exchange);
     if (is_lost)
         remote->problem = "the server has forgotten the session";
     else if (was_last && is_legacy)
         listen_for_news(remote);
     if (was_greeting)
-        send_waiting(remote);
+        remote_exchange_send_waiting(remote);
 }
 
 /* Not every server has such a stream. */
@@ -339,40 +344,40 @@ static void on_news_end(struct exchange *exchange)
 {
     bool was_there = exchange->sse != NULL;
     if (!was_there && exchange->status != 0) {
-        exchange_free(exchange);
+        remote_exchange_free(exchange);
         return;
     }
     ask_again(exchange, LISTEN);
 }
 
-static void on_done(void *transfer, CURLcode result)
+static void remote_exchange_on_done(void *transfer, CURLcode result)
 {
     struct exchange *exchange = transfer;
     if (!exchange->looked)
-        look(exchange);
+        remote_exchange_look(exchange);
     if (exchange->sse != NULL && !exchange->too_large)
-        exchange->too_large = kg_sse_finish(exchange->sse, on_event, exchange) < 0;
+        exchange->too_large = kg_sse_finish(exchange->sse, remote_exchange_on_event, exchange) < 0;
     if (exchange->what == LISTEN)
         on_news_end(exchange);
     else if (may_resume(exchange))
         ask_again(exchange, RESUME);
     else
-        on_sent(exchange, exchange->answered ? CURLE_OK : result);
+        remote_exchange_on_sent(exchange, exchange->answered ? CURLE_OK : result);
 }
 
 /* -- sending ----------------------------------------------------------------------------------- */
 
 /* Who closes a modern stream cancels what it was for; a legacy server has to be told. */
-static void cancel(struct remote *remote, int64_t id)
+static void remote_exchange_cancel(struct remote *remote, int64_t id)
 {
     for (struct exchange *at = remote->first, *next; at != NULL; at = next) {
         next = at->next;
         if (at->is_request && at->id == id && !at->is_greeting)
-            exchange_free(at);
+            remote_exchange_free(at);
     }
 }
 
-static bool is_greeted(const struct remote *remote)
+static bool remote_exchange_is_greeted(const struct remote *remote)
 {
     for (const struct exchange *at = remote->first; at != NULL; at = at->next)
         if (at->is_greeting)
@@ -380,7 +385,7 @@ static bool is_greeted(const struct remote *remote)
     return true;
 }
 
-static void keep_waiting(struct remote *remote, struct kg_str line)
+static void remote_exchange_keep_waiting(struct remote *remote, struct kg_str line)
 {
     struct waiting *waiting = kg_alloc(sizeof(*waiting));
     kg_buf_str(&waiting->line, line);
@@ -397,7 +402,7 @@ static void send_now(struct remote *remote, struct kg_str line)
     if (message.kind == REMOTE_REQUEST)
         remote->is_modern = message.revision[0] != '\0';
     if (is_cancel)
-        cancel(remote, remote_cancelled(line));
+        remote_exchange_cancel(remote, remote_cancelled(line));
     if (is_cancel && remote->is_modern) {
         remote_message_free(&message);
         return;
@@ -411,13 +416,13 @@ static void send_now(struct remote *remote, struct kg_str line)
     memcpy(exchange->revision, message.revision, sizeof(exchange->revision));
     exchange->name = message.name;
     kg_buf_str(&exchange->body, line);
-    begin(exchange);
+    remote_exchange_begin(exchange);
 }
 
 /* In the order in which they came, up to the next that others have to wait for. */
-static void send_waiting(struct remote *remote)
+static void remote_exchange_send_waiting(struct remote *remote)
 {
-    while (remote->waiting != NULL && is_greeted(remote)) {
+    while (remote->waiting != NULL && remote_exchange_is_greeted(remote)) {
         struct waiting *waiting = remote->waiting;
         remote->waiting = waiting->next;
         if (remote->waiting == NULL)
@@ -430,8 +435,8 @@ static void send_waiting(struct remote *remote)
 
 void remote_send(struct remote *remote, struct kg_str line)
 {
-    if (remote->waiting != NULL || !is_greeted(remote))
-        keep_waiting(remote, line);
+    if (remote->waiting != NULL || !remote_exchange_is_greeted(remote))
+        remote_exchange_keep_waiting(remote, line);
     else
         send_now(remote, line);
 }
@@ -450,7 +455,7 @@ struct remote *remote_new(const char *url, char *const *headers, struct kg_buf *
     return remote;
 }
 
-static int wait_ms(const struct remote *remote)
+static int remote_exchange_wait_ms(const struct remote *remote)
 {
     uint64_t now_ms = kg_monotonic_ms(), due_ms = now_ms + AGAIN_MOST_MS;
     for (const struct exchange *at = remote->first; at != NULL; at = at->next)
@@ -461,11 +466,12 @@ static int wait_ms(const struct remote *remote)
 
 bool remote_turn(struct remote *remote, int fd)
 {
-    bool is_readable = fetch_turn(remote->multi, fd, wait_ms(remote), on_done);
+    bool is_readable =
+        fetch_turn(remote->multi, fd, remote_exchange_wait_ms(remote), remote_exchange_on_done);
     for (struct exchange *at = remote->first, *next; at != NULL; at = next) {
         next = at->next;
         if (at->again_ms <= kg_monotonic_ms())
-            begin(at);
+            remote_exchange_begin(at);
     }
     return is_readable;
 }
@@ -476,7 +482,7 @@ const char *remote_problem(const struct remote *remote)
 }
 
 /* A server need not end it on request; nobody waits long for that. */
-static void end_session(struct remote *remote)
+static void remote_exchange_end_session(struct remote *remote)
 {
     kg_auto(kg_free) char *session = kg_format("Mcp-Session-Id: %s", remote->session);
     struct curl_slist *headers = curl_slist_append(NULL, session);
@@ -495,7 +501,7 @@ static void end_session(struct remote *remote)
 void remote_free(struct remote *remote)
 {
     while (remote->first != NULL)
-        exchange_free(remote->first);
+        remote_exchange_free(remote->first);
     while (remote->waiting != NULL) {
         struct waiting *waiting = remote->waiting;
         remote->waiting = waiting->next;
@@ -503,7 +509,7 @@ void remote_free(struct remote *remote)
         free(waiting);
     }
     if (remote->session[0] != '\0' && remote->problem == NULL)
-        end_session(remote);
+        remote_exchange_end_session(remote);
     fetch_multi_free(remote->multi);
     free(remote);
 }

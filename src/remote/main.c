@@ -28,22 +28,22 @@ static char **headers_of_environment(void)
     }
 }
 
-static void on_line(void *data, struct kg_str line)
+static void remote_on_line(void *data, struct kg_str line)
 {
     remote_send(data, line);
 }
 
-static bool on_turn(void *data, int fd)
+static bool remote_on_turn(void *data, int fd)
 {
     return remote_turn(data, fd);
 }
 
-static const char *find_problem(void *data)
+static const char *remote_find_problem(void *data)
 {
     return remote_problem(data);
 }
 
-static int serve(const char *url, char *const *headers)
+static int remote_serve(const char *url, char *const *headers)
 {
     struct kg_err err = {0};
     kg_auto(kg_buf_free) struct kg_buf lines = {0};
@@ -54,9 +54,9 @@ static int serve(const char *url, char *const *headers)
         .name = NAME,
         .line_max = REMOTE_LINE_BYTES,
         .lines = &lines,
-        .on_line = on_line,
-        .turn = on_turn,
-        .problem = find_problem,
+        .on_line = remote_on_line,
+        .turn = remote_on_turn,
+        .problem = remote_find_problem,
         .data = remote,
     };
     int exit_code = fetch_serve(&program);
@@ -70,7 +70,7 @@ int main(int count, char **words)
     if (count != 2)
         return fetch_leave(NAME, "usage: " NAME " URL");
     char **headers = headers_of_environment();
-    int exit_code = serve(words[1], headers);
+    int exit_code = remote_serve(words[1], headers);
     kg_list_free(headers);
     return exit_code;
 }

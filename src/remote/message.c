@@ -10,7 +10,7 @@
 #include <stdlib.h>
 
 /* Decodes what stands between the quotes of a string; false: it is none, or too long. */
-static bool decode(struct kg_str value, struct kg_buf *out)
+static bool remote_message_decode(struct kg_str value, struct kg_buf *out)
 {
     if (value.length < 2 || value.data[0] != '"')
         return false;
@@ -20,11 +20,12 @@ static bool decode(struct kg_str value, struct kg_buf *out)
     return true;
 }
 
-static void copy_text(struct kg_str value, char *out, size_t size)
+static void remote_message_copy_text(struct kg_str value, char *out, size_t size)
 {
     kg_auto(kg_buf_free) struct kg_buf text = {0};
     out[0] = '\0';
-    if (!decode(value, &text) || text.length >= size || !kg_str_is_plain(kg_buf_view(&text)))
+    if (!remote_message_decode(value, &text) || text.length >= size ||
+        !kg_str_is_plain(kg_buf_view(&text)))
         return;
     memcpy(out, text.data, text.length);
     out[text.length] = '\0';
@@ -37,16 +38,16 @@ static const struct {
     const char *method, *key;
 } named[] = {{"tools/call", "name"}, {"prompts/get", "name"}, {"resources/read", "uri"}};
 
-static void read_params(struct kg_str params, struct remote_message *message)
+static void remote_message_read_params(struct kg_str params, struct remote_message *message)
 {
     static const char revision[] = "io.modelcontextprotocol/protocolVersion";
     struct kg_str meta, value;
     if (kg_json_member(params, "_meta", &meta) && kg_json_member(meta, revision, &value))
-        copy_text(value, message->revision, sizeof(message->revision));
+        remote_message_copy_text(value, message->revision, sizeof(message->revision));
     for (size_t i = 0; i < KG_COUNT(named); i++)
         if (strcmp(message->method, named[i].method) == 0 &&
             kg_json_member(params, named[i].key, &value))
-            (void)decode(value, &message->name);
+            (void)remote_message_decode(value, &message->name);
 }
 
 bool remote_message_read(struct kg_str line, struct remote_message *ret_message)
@@ -60,7 +61,7 @@ bool remote_message_read(struct kg_str line, struct remote_message *ret_message)
         message.kind = parsed.kind == RPC_REQUEST ? REMOTE_REQUEST : REMOTE_NOTIFICATION;
         snprintf(message.method, sizeof(message.method), "%s", parsed.method);
         if (parsed.params.data != NULL)
-            read_params(parsed.params, &message);
+            remote_message_read_params(parsed.params, &message);
     }
     *ret_message = message;
     return true;
@@ -83,7 +84,7 @@ int64_t remote_cancelled(struct kg_str line)
 /* -- the server's ------------------------------------------------------------------------------ */
 
 /* No string of JSON has a raw line end in it. */
-static void put_line(struct kg_buf *lines, struct kg_str json)
+static void remote_message_put_line(struct kg_buf *lines, struct kg_str json)
 {
     size_t start = lines->length;
     kg_buf_str(lines, json);
@@ -101,13 +102,14 @@ void remote_put_lines(struct kg_buf *lines, struct kg_str json)
     bool is_list =
         cursor.at < cursor.end && *cursor.at == '[' && kg_json_check(json, NULL) == KG_JSON_OK;
     if (!is_list) {
-        put_line(lines, json); /* what is no JSON is noise, which is told of where it is read */
+        remote_message_put_line(
+            lines, json); /* what is no JSON is noise, which is told of where it is read */
         return;
     }
     struct kg_json_cursor inside =
         kg_json_inside((struct kg_str){cursor.at, (size_t)(cursor.end - cursor.at)});
     while (kg_json_next_item(&inside, &item))
-        put_line(lines, item);
+        remote_message_put_line(lines, item);
 }
 
 bool remote_answers(struct kg_str json, int64_t id)
@@ -124,7 +126,7 @@ void remote_read_revision(struct kg_str json, char *revision, size_t size)
     revision[0] = '\0';
     if (kg_json_check(json, NULL) == KG_JSON_OK && kg_json_member(json, "result", &result) &&
         kg_json_member(result, "protocolVersion", &value))
-        copy_text(value, revision, size);
+        remote_message_copy_text(value, revision, size);
 }
 
 void remote_put_error(struct kg_buf *lines, int64_t id, struct kg_str body, const char *words)
@@ -146,5 +148,5 @@ void remote_put_error(struct kg_buf *lines, int64_t id, struct kg_str body, cons
         kg_json_end(&json, '}');
     }
     kg_json_end(&json, '}');
-    put_line(lines, kg_buf_view(&line));
+    remote_message_put_line(lines, kg_buf_view(&line));
 }

@@ -44,7 +44,7 @@ static const struct fragment nothing = {.empty = true};
 
 /* -- building ---------------------------------------------------------------------------------- */
 
-static struct fragment fail(struct parser *parser)
+static struct fragment automaton_fail(struct parser *parser)
 {
     parser->failed = true;
     return nothing;
@@ -53,7 +53,7 @@ static struct fragment fail(struct parser *parser)
 static struct fragment position(struct parser *parser, const struct byte_set *set)
 {
     if (parser->positions == POSITIONS_MAX)
-        return fail(parser);
+        return automaton_fail(parser);
     uint64_t bit = (uint64_t)1 << parser->positions++;
     for (unsigned byte = 0; byte < 256; byte++)
         if (set->has[byte])
@@ -114,12 +114,12 @@ static struct fragment beyond_ascii(struct parser *parser)
 
 static struct fragment alternatives(struct parser *parser);
 
-static char peek(const struct parser *parser)
+static char automaton_peek(const struct parser *parser)
 {
     return parser->at < parser->end ? *parser->at : '\0';
 }
 
-static bool take(struct parser *parser, char c)
+static bool automaton_take(struct parser *parser, char c)
 {
     if (parser->at == parser->end || *parser->at != c)
         return false;
@@ -127,7 +127,7 @@ static bool take(struct parser *parser, char c)
     return true;
 }
 
-static bool is_word(unsigned c)
+static bool automaton_is_word(unsigned c)
 {
     return kg_is_letter_or_digit(c) || c == '_';
 }
@@ -137,17 +137,17 @@ static bool escaped_set(struct parser *parser, struct byte_set *set, bool *ret_o
 {
     static const char letters[] = "fnrtv";
     static const char meanings[] = "\f\n\r\t\v";
-    char c = peek(parser);
+    char c = automaton_peek(parser);
     if ((unsigned char)c >= 0x80 || c == '\0')
         return false;
     parser->at++;
     *ret_one = c != 'd' && c != 'w';
     for (unsigned byte = 0; byte < 0x80 && !*ret_one; byte++)
-        set->has[byte] |= c == 'd' ? byte >= '0' && byte <= '9' : is_word(byte);
+        set->has[byte] |= c == 'd' ? byte >= '0' && byte <= '9' : automaton_is_word(byte);
     if (!*ret_one)
         return true;
     const char *letter = strchr(letters, c);
-    if (letter == NULL && is_word((unsigned char)c) && c != '_')
+    if (letter == NULL && automaton_is_word((unsigned char)c) && c != '_')
         return false;
     set->has[(unsigned char)(letter ? meanings[letter - letters] : c)] = true;
     return true;
@@ -177,7 +177,7 @@ static int class_atom(struct parser *parser, struct byte_set *set)
     return -1;
 }
 
-static void class_item(struct parser *parser, struct byte_set *set)
+static void automaton_class_item(struct parser *parser, struct byte_set *set)
 {
     int from = class_atom(parser, set);
     int to = from;
@@ -191,16 +191,16 @@ static void class_item(struct parser *parser, struct byte_set *set)
 }
 
 /* Behind the opening bracket. */
-static struct fragment character_class(struct parser *parser)
+static struct fragment automaton_character_class(struct parser *parser)
 {
     struct byte_set set = {0};
-    bool negated = take(parser, '^');
-    if (peek(parser) == ']')
-        return fail(parser);
+    bool negated = automaton_take(parser, '^');
+    if (automaton_peek(parser) == ']')
+        return automaton_fail(parser);
     while (!parser->failed && parser->at < parser->end && *parser->at != ']')
-        class_item(parser, &set);
-    if (parser->failed || !take(parser, ']'))
-        return fail(parser);
+        automaton_class_item(parser, &set);
+    if (parser->failed || !automaton_take(parser, ']'))
+        return automaton_fail(parser);
     if (!negated)
         return position(parser, &set);
     for (unsigned byte = 0; byte < 0x80; byte++)
@@ -233,22 +233,22 @@ static struct fragment dot(struct parser *parser)
 }
 
 /* Behind the opening parenthesis. */
-static struct fragment group(struct parser *parser)
+static struct fragment automaton_group(struct parser *parser)
 {
-    if (take(parser, '?') && !take(parser, ':'))
-        return fail(parser);
-    if (peek(parser) == '*' || ++parser->depth > NESTING_MAX)
-        return fail(parser);
+    if (automaton_take(parser, '?') && !automaton_take(parser, ':'))
+        return automaton_fail(parser);
+    if (automaton_peek(parser) == '*' || ++parser->depth > NESTING_MAX)
+        return automaton_fail(parser);
     struct fragment inner = alternatives(parser);
     parser->depth--;
-    return take(parser, ')') ? inner : fail(parser);
+    return automaton_take(parser, ')') ? inner : automaton_fail(parser);
 }
 
-static struct fragment escape(struct parser *parser)
+static struct fragment automaton_escape(struct parser *parser)
 {
     struct byte_set set = {0};
     bool one;
-    return escaped_set(parser, &set, &one) ? position(parser, &set) : fail(parser);
+    return escaped_set(parser, &set, &one) ? position(parser, &set) : automaton_fail(parser);
 }
 
 static struct fragment literal(struct parser *parser)
@@ -263,61 +263,61 @@ static struct fragment literal(struct parser *parser)
 
 static struct fragment atom(struct parser *parser)
 {
-    char c = peek(parser);
+    char c = automaton_peek(parser);
     if (c == '\0' || strchr("^$*+?{}])|", c) != NULL || ++parser->steps > STEPS_MAX)
-        return fail(parser);
-    if (take(parser, '\\'))
-        return escape(parser);
-    if (take(parser, '['))
-        return character_class(parser);
-    if (take(parser, '('))
-        return group(parser);
-    if (take(parser, '.'))
+        return automaton_fail(parser);
+    if (automaton_take(parser, '\\'))
+        return automaton_escape(parser);
+    if (automaton_take(parser, '['))
+        return automaton_character_class(parser);
+    if (automaton_take(parser, '('))
+        return automaton_group(parser);
+    if (automaton_take(parser, '.'))
         return dot(parser);
     return literal(parser);
 }
 
 #define UNBOUNDED UINT32_MAX
 
-static unsigned take_number(struct parser *parser)
+static unsigned automaton_take_number(struct parser *parser)
 {
     unsigned number = 0;
-    while (kg_is_digit(peek(parser)) && number < 1000)
+    while (kg_is_digit(automaton_peek(parser)) && number < 1000)
         number = number * 10 + (unsigned)(*parser->at++ - '0');
     return number;
 }
 
 /* "*", "{2,3}", or nothing, which is once; a '?' behind it changes nothing about what fits. */
-static void quantifier(struct parser *parser, unsigned *ret_min, unsigned *ret_max)
+static void automaton_quantifier(struct parser *parser, unsigned *ret_min, unsigned *ret_max)
 {
     *ret_min = *ret_max = 1;
-    if (take(parser, '*')) {
+    if (automaton_take(parser, '*')) {
         *ret_min = 0;
         *ret_max = UNBOUNDED;
-    } else if (take(parser, '+')) {
+    } else if (automaton_take(parser, '+')) {
         *ret_max = UNBOUNDED;
-    } else if (take(parser, '?')) {
+    } else if (automaton_take(parser, '?')) {
         *ret_min = 0;
-    } else if (take(parser, '{')) {
-        parser->failed |= !kg_is_digit(peek(parser));
-        *ret_min = *ret_max = take_number(parser);
-        if (take(parser, ','))
-            *ret_max = peek(parser) == '}' ? UNBOUNDED : take_number(parser);
-        parser->failed |= !take(parser, '}') || *ret_max < *ret_min;
+    } else if (automaton_take(parser, '{')) {
+        parser->failed |= !kg_is_digit(automaton_peek(parser));
+        *ret_min = *ret_max = automaton_take_number(parser);
+        if (automaton_take(parser, ','))
+            *ret_max = automaton_peek(parser) == '}' ? UNBOUNDED : automaton_take_number(parser);
+        parser->failed |= !automaton_take(parser, '}') || *ret_max < *ret_min;
     } else {
         return;
     }
-    take(parser, '?');
+    automaton_take(parser, '?');
 }
 
 /* An atom has as many positions of its own as it can be repeated; so it is parsed that often. */
-static struct fragment term(struct parser *parser)
+static struct fragment automaton_term(struct parser *parser)
 {
     const char *start = parser->at;
     struct fragment copy = atom(parser);
     struct fragment whole = nothing;
     unsigned min, max;
-    quantifier(parser, &min, &max);
+    automaton_quantifier(parser, &min, &max);
     const char *end = parser->at;
     unsigned copies = max == UNBOUNDED ? (min ? min : 1) : max;
     for (unsigned i = 0; i < copies && !parser->failed; i++) {
@@ -337,23 +337,23 @@ static struct fragment sequence(struct parser *parser)
 {
     struct fragment whole = nothing;
     while (!parser->failed && parser->at < parser->end && *parser->at != '|' && *parser->at != ')')
-        whole = concatenate(parser, whole, term(parser));
+        whole = concatenate(parser, whole, automaton_term(parser));
     return whole;
 }
 
 static struct fragment alternatives(struct parser *parser)
 {
     struct fragment whole = sequence(parser);
-    while (!parser->failed && take(parser, '|'))
+    while (!parser->failed && automaton_take(parser, '|'))
         whole = either(whole, sequence(parser));
     return whole;
 }
 
 /* Anchors count only around the whole; "^a|b$" is not plain, since they are of one side each. */
-static bool parse(struct parser *parser)
+static bool automaton_parse(struct parser *parser)
 {
     struct schema_automaton *automaton = parser->automaton;
-    automaton->at_start = take(parser, '^');
+    automaton->at_start = automaton_take(parser, '^');
     const char *body = parser->at;
     size_t length = (size_t)(parser->end - body);
     bool escaped = length >= 2 && body[length - 2] == '\\';
@@ -361,7 +361,7 @@ static bool parse(struct parser *parser)
     parser->end -= automaton->at_end;
     struct fragment whole = sequence(parser);
     bool anchored = automaton->at_start || automaton->at_end;
-    while (!parser->failed && !anchored && take(parser, '|'))
+    while (!parser->failed && !anchored && automaton_take(parser, '|'))
         whole = either(whole, sequence(parser));
     automaton->first = whole.first;
     automaton->last = whole.last;
@@ -374,7 +374,7 @@ struct schema_automaton *schema_automaton_new(struct kg_str source)
     struct schema_automaton *automaton = kg_alloc(sizeof(*automaton));
     struct parser parser = {
         .automaton = automaton, .at = source.data, .end = source.data + source.length};
-    if (source.length > 0 && parse(&parser))
+    if (source.length > 0 && automaton_parse(&parser))
         return automaton;
     free(automaton);
     return NULL;

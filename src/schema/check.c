@@ -47,7 +47,7 @@ static void marks_end(struct schema_marks *marks)
         free(marks->words);
 }
 
-static void mark(struct schema_marks *marks, uint32_t number)
+static void schema_check_mark(struct schema_marks *marks, uint32_t number)
 {
     if (marks != NULL)
         marks->words[number / 64] |= (uint64_t)1 << number % 64;
@@ -139,7 +139,8 @@ static bool check_nested(CHECK_PARAMETERS)
 }
 
 /* One number is often looked at by several tests in a row. */
-static const struct schema_number *read_number(struct schema_run *run, const struct kg_node *node)
+static const struct schema_number *schema_check_read_number(struct schema_run *run,
+                                                            const struct kg_node *node)
 {
     if (run->numeric != node) {
         schema_work(&run->work, node->text.length / 16);
@@ -149,8 +150,9 @@ static const struct schema_number *read_number(struct schema_run *run, const str
     return &run->number;
 }
 
-static APART bool refuse_type(struct schema_run *run, const struct schema_subschema *subschema,
-                              const struct kg_node *node)
+static APART bool schema_check_refuse_type(struct schema_run *run,
+                                           const struct schema_subschema *subschema,
+                                           const struct kg_node *node)
 {
     schema_report_type(run, subschema, node);
     return false;
@@ -166,22 +168,22 @@ static inline bool check_typed(struct schema_run *run, const struct schema_subsc
 static APART bool check_integer(struct schema_run *run, const struct schema_subschema *subschema,
                                 const struct kg_node *node, struct schema_marks *marks)
 {
-    return schema_number_is_integer(read_number(run, node))
+    return schema_number_is_integer(schema_check_read_number(run, node))
                ? check_typed(run, subschema, node, marks)
-               : refuse_type(run, subschema, node);
+               : schema_check_refuse_type(run, subschema, node);
 }
 
 /* Whether the node fits the subschema. Marks are those of the node, NULL if nobody asks for them.
  */
-static inline bool check(struct schema_run *run, uint32_t number, const struct kg_node *node,
-                         struct schema_marks *marks)
+static inline bool schema_check_check(struct schema_run *run, uint32_t number,
+                                      const struct kg_node *node, struct schema_marks *marks)
 {
     const struct schema_subschema *subschema = &run->schema->subschemas[number];
     schema_work(&run->work, 1 + subschema->test_count);
     if (run->work == 0)
         return false;
     if (!(subschema->types >> node->type & 1))
-        return refuse_type(run, subschema, node);
+        return schema_check_refuse_type(run, subschema, node);
     if (node->type == KG_NUMBER && !node->is_small && (subschema->types & SCHEMA_INTEGERS))
         return check_integer(run, subschema, node, marks);
     return check_typed(run, subschema, node, marks);
@@ -196,7 +198,7 @@ static bool check_quietly(struct schema_run *run, uint32_t number, const struct 
     run->report = NULL;
     if (marks != NULL)
         marks_begin(run, &own, node);
-    bool fits = check(run, number, node, marks ? &own : NULL);
+    bool fits = schema_check_check(run, number, node, marks ? &own : NULL);
     if (marks != NULL) {
         if (fits)
             marks_merge(marks, &own);
@@ -212,7 +214,7 @@ static APART bool check_on_path(struct schema_run *run, uint32_t number, const s
 {
     path.up = run->path;
     run->path = &path;
-    bool fits = check(run, number, node, NULL);
+    bool fits = schema_check_check(run, number, node, NULL);
     run->path = path.up;
     return fits;
 }
@@ -221,14 +223,14 @@ static inline bool check_member(struct schema_run *run, uint32_t number,
                                 const struct kg_member *member)
 {
     return run->report == NULL
-               ? check(run, number, &member->value, NULL)
+               ? schema_check_check(run, number, &member->value, NULL)
                : check_on_path(run, number, &member->value, (struct schema_path){.member = member});
 }
 
 static inline bool check_item(struct schema_run *run, uint32_t number, const struct kg_node *array,
                               uint32_t item)
 {
-    return run->report == NULL ? check(run, number, &array->items[item], NULL)
+    return run->report == NULL ? schema_check_check(run, number, &array->items[item], NULL)
                                : check_on_path(run, number, &array->items[item],
                                                (struct schema_path){.item = item});
 }
@@ -244,8 +246,8 @@ static bool check_const(CHECK_PARAMETERS)
     return fits;
 }
 
-static bool is_choice(struct schema_run *run, const struct schema_enum *choices,
-                      const struct kg_node *node)
+static bool schema_check_is_choice(struct schema_run *run, const struct schema_enum *choices,
+                                   const struct kg_node *node)
 {
     if (node->type == KG_STRING) {
         schema_work(&run->work, node->text.length / 64);
@@ -257,22 +259,22 @@ static bool is_choice(struct schema_run *run, const struct schema_enum *choices,
     return false;
 }
 
-static bool check_enum(CHECK_PARAMETERS)
+static bool schema_check_enum(CHECK_PARAMETERS)
 {
     (void)marks;
     const struct schema_enum *choices = test->choices;
-    bool fits = is_choice(run, choices, node);
+    bool fits = schema_check_is_choice(run, choices, node);
     if (!fits)
         schema_report_choices(run, subschema, SCHEMA_K_ENUM, node, choices->first, choices->count);
     return fits;
 }
 
-static bool is_within(struct schema_run *run, const struct schema_limit *limit,
-                      const struct kg_node *node)
+static bool schema_check_is_within(struct schema_run *run, const struct schema_limit *limit,
+                                   const struct kg_node *node)
 {
     int order;
     schema_work(&run->work, limit->number.text.length / 32);
-    if (!schema_number_compare(read_number(run, node), &limit->number, &order))
+    if (!schema_number_compare(schema_check_read_number(run, node), &limit->number, &order))
         return false;
     switch (limit->keyword) {
     case SCHEMA_K_MINIMUM:
@@ -298,7 +300,7 @@ static APART bool check_each_limit(CHECK_PARAMETERS)
     bool fits = true;
     for (uint32_t i = 0; i < test->limits->count && (fits || run->report); i++) {
         const struct schema_limit *limit = &test->limits->rows[i];
-        if (is_within(run, limit, node))
+        if (schema_check_is_within(run, limit, node))
             continue;
         char shown[SCHEMA_SHOWN_MAX];
         fits = false;
@@ -309,7 +311,7 @@ static APART bool check_each_limit(CHECK_PARAMETERS)
     return fits;
 }
 
-static bool check_limits(CHECK_PARAMETERS)
+static bool schema_check_limits(CHECK_PARAMETERS)
 {
     const struct schema_limits *limits = test->limits;
     if (node->is_small && node->small >= limits->least && node->small <= limits->most)
@@ -321,7 +323,7 @@ static bool check_multiple(CHECK_PARAMETERS)
 {
     (void)marks;
     schema_work(&run->work, node->text.length / 16);
-    if (schema_number_is_multiple(read_number(run, node), test->divisor))
+    if (schema_number_is_multiple(schema_check_read_number(run, node), test->divisor))
         return true;
     char shown[SCHEMA_SHOWN_MAX];
     if (run->report != NULL)
@@ -339,7 +341,7 @@ static inline uint64_t count_inner(uint64_t word)
     return (word >> 7 & ~word >> 6 & ones) * ones >> 56;
 }
 
-static uint64_t count_characters(struct kg_str text)
+static uint64_t schema_check_count_characters(struct kg_str text)
 {
     uint64_t count = text.length;
     uint64_t word = 0;
@@ -365,7 +367,7 @@ static APART bool check_characters(CHECK_PARAMETERS)
 {
     (void)marks;
     const struct schema_counts *counts = test->counts;
-    uint64_t length = count_characters(node->text);
+    uint64_t length = schema_check_count_characters(node->text);
     if (length < counts->least)
         report_length(run, subschema, SCHEMA_K_MIN_LENGTH, node, counts->least);
     if (length > counts->most)
@@ -431,7 +433,7 @@ static void report_size(struct schema_run *run, const struct schema_subschema *s
                       node->count);
 }
 
-static bool check_size(CHECK_PARAMETERS)
+static bool schema_check_size(CHECK_PARAMETERS)
 {
     (void)marks;
     const struct schema_counts *counts = test->counts;
@@ -459,7 +461,7 @@ static bool check_items(CHECK_PARAMETERS)
     uint32_t prefix = items->prefix_count < node->count ? items->prefix_count : node->count;
     for (uint32_t i = 0; i < prefix && (fits || run->report); i++) {
         fits &= check_item(run, items->prefix[i], node, i);
-        mark(marks, i);
+        schema_check_mark(marks, i);
     }
     if (items->rest == SCHEMA_NONE || prefix == node->count)
         return fits;
@@ -485,7 +487,7 @@ static bool check_contains(CHECK_PARAMETERS)
         if (!check_quietly(run, contains->target, &node->items[i], NULL))
             continue;
         found++;
-        mark(marks, i);
+        schema_check_mark(marks, i);
         if (marks == NULL && found >= contains->min && contains->max == UINT64_MAX)
             return true;
     }
@@ -657,7 +659,7 @@ static bool check_object(CHECK_PARAMETERS)
             fits = false;
         }
         if (marks != NULL && known)
-            mark(marks, i);
+            schema_check_mark(marks, i);
     }
     if (required == object->required_count)
         return fits;
@@ -677,7 +679,7 @@ static bool check_property_names(CHECK_PARAMETERS)
                                .column = member->key_column,
                                .text = member->key};
         run->name = &member->key;
-        fits &= check(run, test->number, &name, NULL);
+        fits &= schema_check_check(run, test->number, &name, NULL);
     }
     run->name = outer;
     return fits;
@@ -714,7 +716,7 @@ static bool check_dependencies(CHECK_PARAMETERS)
             continue;
         fits &= check_dependency(run, subschema, test->keyword, row, node);
         if (test->targets[i] != SCHEMA_NONE)
-            fits &= check(run, test->targets[i], node, marks);
+            fits &= schema_check_check(run, test->targets[i], node, marks);
     }
     return fits;
 }
@@ -726,7 +728,7 @@ static bool check_all(CHECK_PARAMETERS)
     (void)subschema;
     bool fits = true;
     for (uint32_t i = 0; i < test->target_count && (fits || run->report) && run->work > 0; i++)
-        fits &= check(run, test->targets[i], node, marks);
+        fits &= schema_check_check(run, test->targets[i], node, marks);
     return fits;
 }
 
@@ -753,7 +755,7 @@ static void report_alternatives(struct schema_run *run, const struct schema_subs
         return;
     uint32_t likely = likely_target(run, test, node);
     if (likely != SCHEMA_NONE)
-        check(run, likely, node, NULL);
+        schema_check_check(run, likely, node, NULL);
     else
         schema_report_add(run, subschema, test->keyword, node, "fits none of the %u alternatives",
                           test->target_count);
@@ -796,7 +798,7 @@ static bool check_if(CHECK_PARAMETERS)
     (void)subschema;
     bool fits = check_quietly(run, test->targets[0], node, marks);
     uint32_t next = test->targets[fits ? 1 : 2];
-    return next == SCHEMA_NONE || check(run, next, node, marks);
+    return next == SCHEMA_NONE || schema_check_check(run, next, node, marks);
 }
 
 /* The target of the outermost resource in scope that has the name, else the one written down. */
@@ -811,7 +813,7 @@ static bool check_dynamic(CHECK_PARAMETERS)
             if (dynamics->rows[i].name == test->number)
                 target = dynamics->rows[i].target;
     }
-    return check(run, target, node, marks);
+    return schema_check_check(run, target, node, marks);
 }
 
 static bool check_unevaluated_items(CHECK_PARAMETERS)
@@ -838,14 +840,14 @@ static bool check_unevaluated_properties(CHECK_PARAMETERS)
 
 static schema_act *const checks[SCHEMA_KEYWORD_COUNT] = {
     [SCHEMA_K_CONST] = check_const,
-    [SCHEMA_K_ENUM] = check_enum,
-    [SCHEMA_K_MINIMUM] = check_limits,
+    [SCHEMA_K_ENUM] = schema_check_enum,
+    [SCHEMA_K_MINIMUM] = schema_check_limits,
     [SCHEMA_K_MULTIPLE_OF] = check_multiple,
     [SCHEMA_K_MIN_LENGTH] = check_length,
     [SCHEMA_K_PATTERN] = check_pattern,
     [SCHEMA_K_FORMAT] = check_format,
-    [SCHEMA_K_MIN_ITEMS] = check_size,
-    [SCHEMA_K_MIN_PROPERTIES] = check_size,
+    [SCHEMA_K_MIN_ITEMS] = schema_check_size,
+    [SCHEMA_K_MIN_PROPERTIES] = schema_check_size,
     [SCHEMA_K_ITEMS] = check_items,
     [SCHEMA_K_ADDITIONAL_ITEMS] = check_items,
     [SCHEMA_K_CONTAINS] = check_contains,
@@ -905,7 +907,7 @@ bool schema_check(const struct schema *schema, const struct kg_node *instance,
                   struct schema_report *report_or_null)
 {
     struct schema_run run = run_of(schema);
-    bool fits = check(&run, 0, instance, NULL) && run.work > 0;
+    bool fits = schema_check_check(&run, 0, instance, NULL) && run.work > 0;
     if (fits || report_or_null == NULL)
         return fits;
     bool gave_up = run.work == 0;
@@ -917,7 +919,7 @@ bool schema_check(const struct schema *schema, const struct kg_node *instance,
                           "takes more work to check than is allowed");
         return false;
     }
-    check(&run, 0, instance, NULL);
+    schema_check_check(&run, 0, instance, NULL);
     report_or_null->truncated |= run.work == 0;
     if (report_or_null->count == 0)
         schema_report_add(&run, &schema->subschemas[0], SCHEMA_KEYWORD_COUNT, instance,

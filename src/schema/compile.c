@@ -38,7 +38,7 @@ static struct kg_str pointer_key(const void *const *pointer)
     return (struct kg_str){(const char *)pointer, sizeof(*pointer)};
 }
 
-static uint32_t number_of(const struct kg_map *map, const void *pointer)
+static uint32_t compile_number_of(const struct kg_map *map, const void *pointer)
 {
     const uint32_t *number = kg_map_get(map, pointer_key(&pointer));
     return number ? *number : SCHEMA_NONE;
@@ -54,7 +54,7 @@ static void set_number(struct schema_compiler *compiler, struct kg_map *map, str
 
 uint32_t schema_compile_number(const struct schema_compiler *compiler, const struct kg_node *node)
 {
-    return number_of(compiler->numbers, node);
+    return compile_number_of(compiler->numbers, node);
 }
 
 static int find_vocabularies(struct schema_compiler *compiler,
@@ -83,7 +83,7 @@ static int enter_resource(struct schema_compiler *compiler, const struct schema_
                           uint32_t *ret_number)
 {
     struct schema *schema = compiler->schema;
-    uint32_t number = number_of(compiler->resource_numbers, resource);
+    uint32_t number = compile_number_of(compiler->resource_numbers, resource);
     if (number == SCHEMA_NONE) {
         unsigned vocabularies;
         int result = find_vocabularies(compiler, resource, &vocabularies);
@@ -105,7 +105,7 @@ static int enter_resource(struct schema_compiler *compiler, const struct schema_
     return 0;
 }
 
-static void make_room(struct schema_compiler *compiler)
+static void compile_make_room(struct schema_compiler *compiler)
 {
     struct schema *schema = compiler->schema;
     if (schema->count < compiler->capacity)
@@ -126,12 +126,12 @@ struct adoption {
 };
 
 /* Gives a number to the node and to each subschema below it that has none. */
-static int adopt(void *data, const struct kg_node *node, struct schema_step step)
+static int compile_adopt(void *data, const struct kg_node *node, struct schema_step step)
 {
     struct adoption adoption = *(const struct adoption *)data;
     struct schema_compiler *compiler = adoption.compiler;
     struct schema *schema = compiler->schema;
-    if (number_of(compiler->numbers, node) != SCHEMA_NONE)
+    if (compile_number_of(compiler->numbers, node) != SCHEMA_NONE)
         return 0;
     adoption.resource = schema_index_enter(adoption.resource->index, node, adoption.resource);
     uint32_t resource_number;
@@ -143,7 +143,7 @@ static int adopt(void *data, const struct kg_node *node, struct schema_step step
         return schema_compile_fail(compiler, step, node,
                                    "is too much: at most %d subschemas, nested at most %d deep",
                                    SCHEMA_SUBSCHEMAS_MAX, SCHEMA_DEPTH_MAX);
-    make_room(compiler);
+    compile_make_room(compiler);
     schema->count++;
     schema->subschemas[number] = (struct schema_subschema){
         .types = SCHEMA_ALL_TYPES, .resource = resource_number, .initial = SCHEMA_NONE};
@@ -154,7 +154,7 @@ static int adopt(void *data, const struct kg_node *node, struct schema_step step
     const void *key = node;
     set_number(compiler, compiler->numbers, pointer_key(&key), number);
     adoption.parent = number;
-    return schema_each_child(node, adoption.resource->draft, adopt, &adoption);
+    return schema_each_child(node, adoption.resource->draft, compile_adopt, &adoption);
 }
 
 /* -- references -------------------------------------------------------------------------------- */
@@ -214,9 +214,9 @@ static const struct kg_node *find_fragment(const struct schema_resource **resour
 }
 
 /* "#/x" in the document itself, else with the document's URI before it. */
-static struct kg_str origin_of(struct schema_compiler *compiler,
-                               const struct schema_resource *resource, struct kg_str uri,
-                               struct kg_str fragment)
+static struct kg_str compile_origin_of(struct schema_compiler *compiler,
+                                       const struct schema_resource *resource, struct kg_str uri,
+                                       struct kg_str fragment)
 {
     kg_auto(kg_buf_free) struct kg_buf text = {0};
     if (resource->root != compiler->root)
@@ -232,9 +232,9 @@ static int adopt_target(struct schema_compiler *compiler, const struct kg_node *
 {
     struct adoption adoption = {compiler, resource, SCHEMA_NONE, 0, origin};
     struct schema_step none = {SCHEMA_KEYWORD_COUNT, KG_STR_NULL, SCHEMA_NONE};
-    int result = adopt(&adoption, node, none);
+    int result = compile_adopt(&adoption, node, none);
     if (result == 0)
-        *ret_number = number_of(compiler->numbers, node);
+        *ret_number = compile_number_of(compiler->numbers, node);
     return result;
 }
 
@@ -267,10 +267,10 @@ int schema_compile_reference(struct schema_compiler *compiler, enum schema_keywo
         return reference_fail(compiler, keyword, "leads nowhere");
     if (node->type != KG_OBJECT && node->type != KG_BOOL)
         return reference_fail(compiler, keyword, "leads to something that is not a schema");
-    *ret_number = number_of(compiler->numbers, node);
+    *ret_number = compile_number_of(compiler->numbers, node);
     if (*ret_number != SCHEMA_NONE)
         return 0;
-    struct kg_str origin = origin_of(compiler, outer, kg_buf_view(&uri), fragment);
+    struct kg_str origin = compile_origin_of(compiler, outer, kg_buf_view(&uri), fragment);
     return adopt_target(compiler, node, resource, origin, ret_number);
 }
 
@@ -299,7 +299,7 @@ static int add_dynamics(struct schema_compiler *compiler, uint32_t number)
         if (!anchor->dynamic)
             continue;
         uint32_t target = 0;
-        struct kg_str origin = origin_of(compiler, resource, resource->uri, name);
+        struct kg_str origin = compile_origin_of(compiler, resource, resource->uri, name);
         int result = adopt_target(compiler, anchor->node, resource, origin, &target);
         if (result < 0)
             return result;
@@ -436,7 +436,7 @@ static void fit_room(struct schema *schema)
     schema->places = kg_realloc(schema->places, schema->count * sizeof(*schema->places));
 }
 
-static int compile(struct schema_compiler *compiler)
+static int compile_compile(struct schema_compiler *compiler)
 {
     const struct schema_options *options = compiler->options;
     const struct kg_node *root = compiler->root;
@@ -463,7 +463,7 @@ struct schema *schema_compile(const struct kg_node *document, const struct schem
     kg_auto(compiler_free) struct schema_compiler compiler = {
         .options = options ? options : &usual, .root = document, .err = err};
     compiler_start(&compiler);
-    if (compile(&compiler) < 0)
+    if (compile_compile(&compiler) < 0)
         return NULL;
     fit_room(compiler.schema);
     kg_builder_close(compiler.values);

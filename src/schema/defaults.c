@@ -26,7 +26,8 @@ struct filling {
     uint32_t chain_count;
 };
 
-static void fill(struct filling *filling, const struct kg_node *node, const struct set *set);
+static void defaults_fill(struct filling *filling, const struct kg_node *node,
+                          const struct set *set);
 
 static void set_free(struct set *set)
 {
@@ -41,7 +42,7 @@ static bool set_has(const struct set *set, uint32_t number)
     return false;
 }
 
-static void set_add(struct set *set, uint32_t number)
+static void defaults_set_add(struct set *set, uint32_t number)
 {
     if (number == SCHEMA_NONE || set->count == SET_MAX || set_has(set, number))
         return;
@@ -60,7 +61,7 @@ static void set_close(struct set *set, const struct schema *schema)
             const struct schema_test *test = &subschema->tests[t];
             bool follows = test->keyword == SCHEMA_K_REF || test->keyword == SCHEMA_K_ALL_OF;
             for (uint32_t j = 0; follows && j < test->target_count; j++)
-                set_add(set, test->targets[j]);
+                defaults_set_add(set, test->targets[j]);
         }
     }
 }
@@ -83,7 +84,7 @@ static struct set property_set(const struct schema *schema, const struct set *se
         const struct schema_object *object = object_of(schema, set->numbers[i]);
         const struct schema_key *key = object ? schema_keys_find(&object->keys, name) : NULL;
         if (key != NULL)
-            set_add(&found, key->target);
+            defaults_set_add(&found, key->target);
     }
     set_close(&found, schema);
     return found;
@@ -111,14 +112,15 @@ static bool may_put_in(struct filling *filling, uint32_t number, const struct kg
     return true;
 }
 
-static void put_key(struct filling *filling, struct kg_str name, uint32_t line, uint32_t column)
+static void defaults_put_key(struct filling *filling, struct kg_str name, uint32_t line,
+                             uint32_t column)
 {
     kg_builder_key(filling->builder, kg_arena_str(kg_builder_arena(filling->builder), name), line,
                    column);
 }
 
-static void put_default(struct filling *filling, const struct kg_node *object,
-                        const struct set *set, struct kg_str name)
+static void defaults_put_default(struct filling *filling, const struct kg_node *object,
+                                 const struct set *set, struct kg_str name)
 {
     const struct schema *schema = filling->schema;
     kg_auto(set_free) struct set property = property_set(schema, set, name);
@@ -128,15 +130,15 @@ static void put_default(struct filling *filling, const struct kg_node *object,
     const struct kg_node *value = schema_value(schema, schema->subschemas[number].initial);
     if (!may_put_in(filling, number, value))
         return;
-    put_key(filling, name, object->line, object->column);
+    defaults_put_key(filling, name, object->line, object->column);
     filling->chain[filling->chain_count++] = number;
-    fill(filling, value, &property);
+    defaults_fill(filling, value, &property);
     filling->chain_count--;
 }
 
 /* Each absent property once, whichever subschemas name it. */
-static void put_defaults(struct filling *filling, const struct kg_node *object,
-                         const struct set *set)
+static void defaults_put_defaults(struct filling *filling, const struct kg_node *object,
+                                  const struct set *set)
 {
     struct kg_map *done = kg_map_new();
     for (uint32_t i = 0; i < set->count; i++) {
@@ -147,13 +149,14 @@ static void put_defaults(struct filling *filling, const struct kg_node *object,
                 kg_node_member(object, name) != NULL)
                 continue;
             kg_map_set(done, name, done);
-            put_default(filling, object, set, name);
+            defaults_put_default(filling, object, set, name);
         }
     }
     kg_map_free(done);
 }
 
-static void fill(struct filling *filling, const struct kg_node *node, const struct set *set)
+static void defaults_fill(struct filling *filling, const struct kg_node *node,
+                          const struct set *set)
 {
     if (node->type != KG_OBJECT || set->count == 0) {
         schema_value_copy(filling->builder, node);
@@ -163,10 +166,10 @@ static void fill(struct filling *filling, const struct kg_node *node, const stru
     for (uint32_t i = 0; i < node->count; i++) {
         const struct kg_member *member = &node->members[i];
         kg_auto(set_free) struct set property = property_set(filling->schema, set, member->key);
-        put_key(filling, member->key, member->key_line, member->key_column);
-        fill(filling, &member->value, &property);
+        defaults_put_key(filling, member->key, member->key_line, member->key_column);
+        defaults_fill(filling, &member->value, &property);
     }
-    put_defaults(filling, node, set);
+    defaults_put_defaults(filling, node, set);
     kg_builder_close(filling->builder);
 }
 
@@ -177,9 +180,9 @@ struct kg_doc *schema_with_defaults(const struct schema *schema, const struct kg
                               .left = DEFAULTS_MAX,
                               .bytes_left = DEFAULTS_BYTES_MAX};
     kg_auto(set_free) struct set set = {0};
-    set_add(&set, 0);
+    defaults_set_add(&set, 0);
     set_close(&set, schema);
-    fill(&filling, instance, &set);
+    defaults_fill(&filling, instance, &set);
     struct kg_doc *doc = kg_builder_finish(filling.builder);
     kg_builder_free(filling.builder);
     return doc;

@@ -77,19 +77,19 @@ static const struct {
     {"Unassigned", "Cn"},
 };
 
-static bool refuse(struct translation *t, const char *problem)
+static bool ecma_refuse(struct translation *t, const char *problem)
 {
     snprintf(t->problem, SCHEMA_PROBLEM_MAX, "%s", problem);
     return false;
 }
 
 /* The byte that far ahead, or NUL past the end. */
-static char peek(const struct translation *t, ptrdiff_t ahead)
+static char ecma_peek(const struct translation *t, ptrdiff_t ahead)
 {
     return t->end - t->at > ahead ? t->at[ahead] : '\0';
 }
 
-static bool starts(const struct translation *t, const char *text)
+static bool ecma_starts(const struct translation *t, const char *text)
 {
     size_t length = strlen(text);
     return (size_t)(t->end - t->at) >= length && memcmp(t->at, text, length) == 0;
@@ -109,11 +109,11 @@ static void copy_character(struct translation *t)
 }
 
 /* Exactly so many hexadecimal digits; -1 if they are not there. */
-static int64_t take_hex(struct translation *t, int digits)
+static int64_t ecma_take_hex(struct translation *t, int digits)
 {
     int64_t value = 0;
     for (int i = 0; i < digits; i++) {
-        int digit = kg_hex_digit(peek(t, i));
+        int digit = kg_hex_digit(ecma_peek(t, i));
         if (digit < 0)
             return -1;
         value = value * 16 + digit;
@@ -128,7 +128,7 @@ static int64_t take_braced_hex(struct translation *t)
     int64_t value = 0;
     size_t digits = 0;
     while (t->at < t->end && *t->at != '}') {
-        int64_t digit = take_hex(t, 1);
+        int64_t digit = ecma_take_hex(t, 1);
         value = value * 16 + digit;
         if (digit < 0 || value > 0x10FFFF)
             return -1;
@@ -144,21 +144,21 @@ static int64_t take_braced_hex(struct translation *t)
 static bool unicode_escape(struct translation *t)
 {
     int64_t value;
-    if (peek(t, 0) == '{') {
+    if (ecma_peek(t, 0) == '{') {
         t->at++;
         value = take_braced_hex(t);
     } else {
-        value = take_hex(t, 4);
+        value = ecma_take_hex(t, 4);
         bool high = value >= 0xD800 && value <= 0xDBFF;
-        if (high && starts(t, "\\u")) {
+        if (high && ecma_starts(t, "\\u")) {
             t->at += 2;
-            int64_t low = take_hex(t, 4);
+            int64_t low = ecma_take_hex(t, 4);
             bool pair = low >= 0xDC00 && low <= 0xDFFF;
             value = pair ? 0x10000 + ((value - 0xD800) << 10) + (low - 0xDC00) : -1;
         }
     }
     if (value < 0 || (value >= 0xD800 && value <= 0xDFFF))
-        return refuse(t, "\\u must be followed by a code point in hexadecimal digits");
+        return ecma_refuse(t, "\\u must be followed by a code point in hexadecimal digits");
     put_code_point(t, (uint32_t)value);
     return true;
 }
@@ -189,15 +189,16 @@ static void put_property(struct translation *t, char sign, struct kg_str name)
 /* Behind "\p" or "\P". */
 static bool property_escape(struct translation *t, char sign)
 {
-    if (peek(t, 0) != '{')
-        return refuse(t, "\\p must be followed by a property's name in braces");
+    if (ecma_peek(t, 0) != '{')
+        return ecma_refuse(t, "\\p must be followed by a property's name in braces");
     struct kg_str name = {t->at + 1, 0};
-    while (kg_is_letter(peek(t, 1 + (ptrdiff_t)name.length)) ||
-           kg_is_digit(peek(t, 1 + (ptrdiff_t)name.length)) ||
-           peek(t, 1 + (ptrdiff_t)name.length) == '_' || peek(t, 1 + (ptrdiff_t)name.length) == '=')
+    while (kg_is_letter(ecma_peek(t, 1 + (ptrdiff_t)name.length)) ||
+           kg_is_digit(ecma_peek(t, 1 + (ptrdiff_t)name.length)) ||
+           ecma_peek(t, 1 + (ptrdiff_t)name.length) == '_' ||
+           ecma_peek(t, 1 + (ptrdiff_t)name.length) == '=')
         name.length++;
-    if (name.length == 0 || peek(t, 1 + (ptrdiff_t)name.length) != '}')
-        return refuse(t, "\\p must be followed by a property's name in braces");
+    if (name.length == 0 || ecma_peek(t, 1 + (ptrdiff_t)name.length) != '}')
+        return ecma_refuse(t, "\\p must be followed by a property's name in braces");
     t->at += name.length + 2;
     put_property(t, sign, name);
     return true;
@@ -205,17 +206,17 @@ static bool property_escape(struct translation *t, char sign)
 
 static bool control_escape(struct translation *t)
 {
-    if (!kg_is_letter(peek(t, 0)))
-        return refuse(t, "\\c must be followed by a letter");
+    if (!kg_is_letter(ecma_peek(t, 0)))
+        return ecma_refuse(t, "\\c must be followed by a letter");
     put_code_point(t, (uint32_t)(*t->at++ & 0x1F));
     return true;
 }
 
 static bool hex_escape(struct translation *t)
 {
-    int64_t value = take_hex(t, 2);
+    int64_t value = ecma_take_hex(t, 2);
     if (value < 0)
-        return refuse(t, "\\x must be followed by two hexadecimal digits");
+        return ecma_refuse(t, "\\x must be followed by two hexadecimal digits");
     put_code_point(t, (uint32_t)value);
     return true;
 }
@@ -240,8 +241,8 @@ static bool character_escape(struct translation *t, char c)
         put_code_point(t, '\v');
         return true;
     case '0':
-        if (kg_is_digit(peek(t, 0)))
-            return refuse(t, "\\0 must not be followed by a digit");
+        if (kg_is_digit(ecma_peek(t, 0)))
+            return ecma_refuse(t, "\\0 must not be followed by a digit");
         put_code_point(t, 0);
         return true;
     case 'c':
@@ -265,16 +266,16 @@ static bool character_escape(struct translation *t, char c)
 
 static bool is_set_escape(const struct translation *t, ptrdiff_t ahead)
 {
-    char letter = peek(t, ahead + 1);
-    return peek(t, ahead) == '\\' && letter != '\0' && strchr("dDwWsSpP", letter) != NULL;
+    char letter = ecma_peek(t, ahead + 1);
+    return ecma_peek(t, ahead) == '\\' && letter != '\0' && strchr("dDwWsSpP", letter) != NULL;
 }
 
 /* At the backslash. */
 static bool class_escape(struct translation *t)
 {
-    char c = peek(t, 1);
+    char c = ecma_peek(t, 1);
     if (t->end - t->at < 2)
-        return refuse(t, "it ends in a backslash");
+        return ecma_refuse(t, "it ends in a backslash");
     t->at += 2;
     if (c == 's' || c == 'S') {
         kg_buf_text(t->out, c == 's' ? SPACES : NOT_SPACES);
@@ -290,7 +291,7 @@ static bool class_escape(struct translation *t)
 }
 
 /* A hyphen beside a set like \d stands for itself, as PCRE2 has to be told. */
-static bool class_item(struct translation *t, bool after_set)
+static bool ecma_class_item(struct translation *t, bool after_set)
 {
     if (*t->at == '\\')
         return class_escape(t);
@@ -303,20 +304,20 @@ static bool class_item(struct translation *t, bool after_set)
 }
 
 /* At the opening bracket. */
-static bool character_class(struct translation *t)
+static bool ecma_character_class(struct translation *t)
 {
     bool after_set = false;
     kg_buf_char(t->out, *t->at++);
-    if (peek(t, 0) == '^')
+    if (ecma_peek(t, 0) == '^')
         kg_buf_char(t->out, *t->at++);
     while (t->at < t->end && *t->at != ']') {
         bool set = is_set_escape(t, 0);
-        if (!class_item(t, after_set))
+        if (!ecma_class_item(t, after_set))
             return false;
         after_set = set;
     }
     if (t->at == t->end)
-        return refuse(t, "a [ is not closed");
+        return ecma_refuse(t, "a [ is not closed");
     kg_buf_char(t->out, *t->at++);
     return true;
 }
@@ -324,11 +325,11 @@ static bool character_class(struct translation *t)
 /* -- outside classes --------------------------------------------------------------------------- */
 
 /* At the backslash. */
-static bool escape(struct translation *t)
+static bool ecma_escape(struct translation *t)
 {
-    char c = peek(t, 1);
+    char c = ecma_peek(t, 1);
     if (t->end - t->at < 2)
-        return refuse(t, "it ends in a backslash");
+        return ecma_refuse(t, "it ends in a backslash");
     t->at += 2;
     if (c == 's' || c == 'S') {
         kg_buf_text(t->out, c == 's' ? "[" SPACES "]" : "[^" SPACES "]");
@@ -337,39 +338,40 @@ static bool escape(struct translation *t)
     if (c == 'p' || c == 'P')
         return property_escape(t, c);
     t->repeatable = c != 'b' && c != 'B';
-    if ((c == 'k' && peek(t, 0) == '<') || (c != '\0' && strchr("dDwWbB", c) != NULL)) {
+    if ((c == 'k' && ecma_peek(t, 0) == '<') || (c != '\0' && strchr("dDwWbB", c) != NULL)) {
         kg_buf_printf(t->out, "\\%c", c);
         return true;
     }
     if (c < '1' || c > '9')
         return character_escape(t, c);
     kg_buf_printf(t->out, "\\g{%c", c);
-    while (kg_is_digit(peek(t, 0)))
+    while (kg_is_digit(ecma_peek(t, 0)))
         kg_buf_char(t->out, *t->at++);
     kg_buf_char(t->out, '}');
     return true;
 }
 
 /* At the parenthesis. */
-static bool group(struct translation *t)
+static bool ecma_group(struct translation *t)
 {
     static const char *const openings[] = {"(?:", "(?=", "(?!", "(?<=", "(?<!"};
-    bool looks = starts(t, "(?=") || starts(t, "(?!") || starts(t, "(?<=") || starts(t, "(?<!");
+    bool looks = ecma_starts(t, "(?=") || ecma_starts(t, "(?!") || ecma_starts(t, "(?<=") ||
+                 ecma_starts(t, "(?<!");
     kg_buf_char(&t->groups, looks ? '=' : '(');
     t->repeatable = false;
-    if (!starts(t, "(?")) {
+    if (!ecma_starts(t, "(?")) {
         kg_buf_char(t->out, *t->at++);
         return true;
     }
     for (size_t i = 0; i < KG_COUNT(openings); i++) {
-        if (starts(t, openings[i])) {
+        if (ecma_starts(t, openings[i])) {
             kg_buf_text(t->out, openings[i]);
             t->at += strlen(openings[i]);
             return true;
         }
     }
-    if (!starts(t, "(?<"))
-        return refuse(t, "(? must be followed by :, =, !, <=, <! or <name>");
+    if (!ecma_starts(t, "(?<"))
+        return ecma_refuse(t, "(? must be followed by :, =, !, <=, <! or <name>");
     kg_buf_text(t->out, "(?<"); /* PCRE2 checks the name, which ends at > for it too */
     t->at += 3;
     return true;
@@ -379,32 +381,32 @@ static bool group(struct translation *t)
 static ptrdiff_t braces_length(const struct translation *t)
 {
     ptrdiff_t i = 1;
-    while (kg_is_digit(peek(t, i)))
+    while (kg_is_digit(ecma_peek(t, i)))
         i++;
     if (i == 1)
         return 0;
-    if (peek(t, i) == ',')
+    if (ecma_peek(t, i) == ',')
         i++;
-    while (kg_is_digit(peek(t, i)))
+    while (kg_is_digit(ecma_peek(t, i)))
         i++;
-    return peek(t, i) == '}' ? i + 1 : 0;
+    return ecma_peek(t, i) == '}' ? i + 1 : 0;
 }
 
 static ptrdiff_t quantifier_length(const struct translation *t)
 {
-    char c = peek(t, 0);
+    char c = ecma_peek(t, 0);
     if (c == '*' || c == '+' || c == '?')
         return 1;
     return c == '{' ? braces_length(t) : 0;
 }
 
 /* Takes the quantifier with its '?'; another one behind it has nothing to repeat. */
-static bool quantifier(struct translation *t, ptrdiff_t length)
+static bool ecma_quantifier(struct translation *t, ptrdiff_t length)
 {
     if (!t->repeatable)
-        return refuse(t, "there is nothing to repeat before a quantifier");
+        return ecma_refuse(t, "there is nothing to repeat before a quantifier");
     t->repeatable = false;
-    if (peek(t, length) == '?')
+    if (ecma_peek(t, length) == '?')
         length++;
     kg_buf_append(t->out, t->at, (size_t)length);
     t->at += length;
@@ -420,19 +422,19 @@ static bool end_group(struct translation *t)
     return true;
 }
 
-static bool term(struct translation *t)
+static bool ecma_term(struct translation *t)
 {
     ptrdiff_t repeat = quantifier_length(t);
     if (repeat > 0)
-        return quantifier(t, repeat);
+        return ecma_quantifier(t, repeat);
     t->repeatable = *t->at == '\0' || strchr("^$|", *t->at) == NULL;
     switch (*t->at) {
     case '\\':
-        return escape(t);
+        return ecma_escape(t);
     case '[':
-        return character_class(t);
+        return ecma_character_class(t);
     case '(':
-        return group(t);
+        return ecma_group(t);
     case ')':
         return end_group(t);
     case '.':
@@ -442,7 +444,7 @@ static bool term(struct translation *t)
     case '{':
     case '}':
     case ']':
-        return refuse(t, "{, } and ] stand alone only behind a backslash");
+        return ecma_refuse(t, "{, } and ] stand alone only behind a backslash");
     default:
         break;
     }
@@ -458,7 +460,7 @@ bool schema_pattern_translate(struct kg_str source, struct kg_buf *ret_translate
         .at = source.data, .end = source.data + source.length, .out = &out, .problem = problem};
     bool fits = true;
     while (fits && t.at < t.end)
-        fits = term(&t);
+        fits = ecma_term(&t);
     if (fits)
         kg_buf_str(ret_translated, kg_buf_view(&out));
     kg_buf_free(&t.groups);

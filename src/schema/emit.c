@@ -26,7 +26,7 @@ static struct schema_test *add_test(struct schema_compiler *compiler, enum schem
     return test;
 }
 
-static void *take(struct schema_compiler *compiler, size_t count, size_t size)
+static void *emit_take(struct schema_compiler *compiler, size_t count, size_t size)
 {
     return kg_arena_alloc(compiler->schema->arena, count * size);
 }
@@ -67,7 +67,7 @@ static int emit_const(struct schema_compiler *compiler)
 static struct schema_keys string_choices(struct schema_compiler *compiler,
                                          const struct kg_node *list)
 {
-    struct schema_key *keys = take(compiler, list->count, sizeof(*keys));
+    struct schema_key *keys = emit_take(compiler, list->count, sizeof(*keys));
     struct kg_map *seen = kg_map_new();
     uint32_t count = 0;
     for (uint32_t i = 0; i < list->count; i++) {
@@ -89,7 +89,7 @@ static int emit_enum(struct schema_compiler *compiler)
     if (list->count > SCHEMA_ENUM_MAX)
         return schema_compile_fail(compiler, at_keyword(SCHEMA_K_ENUM), list,
                                    "is too long: at most %d values", SCHEMA_ENUM_MAX);
-    struct schema_enum *choices = take(compiler, 1, sizeof(*choices));
+    struct schema_enum *choices = emit_take(compiler, 1, sizeof(*choices));
     choices->first = compiler->value_count;
     choices->count = list->count;
     int result = 0;
@@ -112,7 +112,8 @@ static int emit_default(struct schema_compiler *compiler)
 
 /* -- limits ------------------------------------------------------------------------------------ */
 
-static struct schema_number number_of(struct schema_compiler *compiler, const struct kg_node *value)
+static struct schema_number emit_number_of(struct schema_compiler *compiler,
+                                           const struct kg_node *value)
 {
     struct schema_number number;
     schema_number_read(&number, kg_arena_str(compiler->schema->arena, value->text));
@@ -149,14 +150,14 @@ static int emit_limits(struct schema_compiler *compiler)
         count += compiler->at[keywords[i]] != NULL;
     if (count == 0)
         return 0;
-    struct schema_limits *limits = take(compiler, 1, sizeof(*limits));
-    struct schema_limit *row = take(compiler, count, sizeof(*row));
+    struct schema_limits *limits = emit_take(compiler, 1, sizeof(*limits));
+    struct schema_limit *row = emit_take(compiler, count, sizeof(*row));
     *limits = (struct schema_limits){row, count, INT64_MIN, INT64_MAX};
     for (size_t i = 0; i < KG_COUNT(keywords); i++) {
         const struct kg_node *value = compiler->at[keywords[i]];
         if (value == NULL)
             continue;
-        *row = (struct schema_limit){number_of(compiler, value), keywords[i]};
+        *row = (struct schema_limit){emit_number_of(compiler, value), keywords[i]};
         narrow(limits, row++);
     }
     add_test(compiler, SCHEMA_K_MINIMUM, NUMBERS)->limits = limits;
@@ -168,13 +169,13 @@ static int emit_multiple(struct schema_compiler *compiler)
     const struct kg_node *value = compiler->at[SCHEMA_K_MULTIPLE_OF];
     if (value == NULL)
         return 0;
-    struct schema_number *divisor = take(compiler, 1, sizeof(*divisor));
-    *divisor = number_of(compiler, value);
+    struct schema_number *divisor = emit_take(compiler, 1, sizeof(*divisor));
+    *divisor = emit_number_of(compiler, value);
     add_test(compiler, SCHEMA_K_MULTIPLE_OF, NUMBERS)->divisor = divisor;
     return 0;
 }
 
-static bool take_count(const struct kg_node *value, uint64_t *ret_count)
+static bool emit_take_count(const struct kg_node *value, uint64_t *ret_count)
 {
     return value != NULL && schema_number_count(value->text, ret_count);
 }
@@ -191,11 +192,11 @@ static int emit_counts(struct schema_compiler *compiler)
     };
     for (size_t i = 0; i < KG_COUNT(rows); i++) {
         struct schema_counts counts = {0, UINT64_MAX};
-        bool given = take_count(compiler->at[rows[i].least], &counts.least);
-        given |= take_count(compiler->at[rows[i].most], &counts.most);
+        bool given = emit_take_count(compiler->at[rows[i].least], &counts.least);
+        given |= emit_take_count(compiler->at[rows[i].most], &counts.most);
         if (!given)
             continue;
-        struct schema_counts *kept = take(compiler, 1, sizeof(*kept));
+        struct schema_counts *kept = emit_take(compiler, 1, sizeof(*kept));
         *kept = counts;
         add_test(compiler, rows[i].least, rows[i].types)->counts = kept;
     }
@@ -264,7 +265,7 @@ static uint32_t number_at(const struct schema_compiler *compiler, enum schema_ke
 
 static const uint32_t *list_numbers(struct schema_compiler *compiler, const struct kg_node *list)
 {
-    uint32_t *numbers = take(compiler, list->count, sizeof(*numbers));
+    uint32_t *numbers = emit_take(compiler, list->count, sizeof(*numbers));
     for (uint32_t i = 0; i < list->count; i++)
         numbers[i] = schema_compile_number(compiler, &list->items[i]);
     return numbers;
@@ -280,7 +281,7 @@ static int emit_items(struct schema_compiler *compiler)
     }
     if (prefix == NULL && compiler->at[rest] == NULL)
         return 0;
-    struct schema_items *items = take(compiler, 1, sizeof(*items));
+    struct schema_items *items = emit_take(compiler, 1, sizeof(*items));
     if (prefix != NULL) {
         items->prefix = list_numbers(compiler, prefix);
         items->prefix_count = prefix->count;
@@ -295,7 +296,7 @@ static int emit_contains(struct schema_compiler *compiler)
 {
     if (compiler->at[SCHEMA_K_CONTAINS] == NULL)
         return 0;
-    struct schema_contains *contains = take(compiler, 1, sizeof(*contains));
+    struct schema_contains *contains = emit_take(compiler, 1, sizeof(*contains));
     *contains = (struct schema_contains){number_at(compiler, SCHEMA_K_CONTAINS), 1, UINT64_MAX};
     if (compiler->at[SCHEMA_K_MIN_CONTAINS] != NULL)
         schema_number_count(compiler->at[SCHEMA_K_MIN_CONTAINS]->text, &contains->min);
@@ -321,7 +322,7 @@ static struct schema_keys object_keys(struct schema_compiler *compiler)
     const struct kg_node *properties = compiler->at[SCHEMA_K_PROPERTIES];
     const struct kg_node *required = compiler->at[SCHEMA_K_REQUIRED];
     size_t room = (properties ? properties->count : 0) + (required ? required->count : 0);
-    struct schema_key *keys = take(compiler, room, sizeof(*keys));
+    struct schema_key *keys = emit_take(compiler, room, sizeof(*keys));
     struct kg_map *known = kg_map_new();
     uint32_t count = 0;
     for (uint32_t i = 0; properties != NULL && i < properties->count; i++) {
@@ -351,7 +352,7 @@ static int pattern_properties(struct schema_compiler *compiler, struct schema_ob
     const struct kg_node *map = compiler->at[SCHEMA_K_PATTERN_PROPERTIES];
     if (map == NULL)
         return 0;
-    object->patterns = take(compiler, map->count, sizeof(*object->patterns));
+    object->patterns = emit_take(compiler, map->count, sizeof(*object->patterns));
     object->pattern_count = map->count;
     int result = 0;
     for (uint32_t i = 0; i < map->count && result == 0; i++) {
@@ -374,7 +375,7 @@ static int emit_object(struct schema_compiler *compiler)
     int result = required ? count_names(compiler, SCHEMA_K_REQUIRED, required->count) : 0;
     if (result < 0)
         return result;
-    struct schema_object *object = take(compiler, 1, sizeof(*object));
+    struct schema_object *object = emit_take(compiler, 1, sizeof(*object));
     object->keys = object_keys(compiler);
     object->required_count = required ? required->count : 0;
     object->additional = number_at(compiler, SCHEMA_K_ADDITIONAL_PROPERTIES);
@@ -392,7 +393,7 @@ static int emit_property_names(struct schema_compiler *compiler)
 
 static const struct kg_str *copy_names(struct schema_compiler *compiler, const struct kg_node *list)
 {
-    struct kg_str *names = take(compiler, list->count, sizeof(*names));
+    struct kg_str *names = emit_take(compiler, list->count, sizeof(*names));
     for (uint32_t i = 0; i < list->count; i++)
         names[i] = kg_arena_str(compiler->schema->arena, list->items[i].text);
     return names;
@@ -404,8 +405,8 @@ static int emit_dependencies(struct schema_compiler *compiler, enum schema_keywo
     const struct kg_node *map = compiler->at[keyword];
     if (map == NULL)
         return 0;
-    struct schema_dependency *rows = take(compiler, map->count, sizeof(*rows));
-    uint32_t *targets = take(compiler, map->count, sizeof(*targets));
+    struct schema_dependency *rows = emit_take(compiler, map->count, sizeof(*rows));
+    uint32_t *targets = emit_take(compiler, map->count, sizeof(*targets));
     int result = 0;
     for (uint32_t i = 0; i < map->count && result == 0; i++) {
         const struct kg_member *member = &map->members[i];
@@ -421,7 +422,7 @@ static int emit_dependencies(struct schema_compiler *compiler, enum schema_keywo
             rows[i].name_count = member->value.count;
         }
     }
-    struct schema_dependencies *dependencies = take(compiler, 1, sizeof(*dependencies));
+    struct schema_dependencies *dependencies = emit_take(compiler, 1, sizeof(*dependencies));
     *dependencies = (struct schema_dependencies){rows, map->count};
     struct schema_test *test = add_test(compiler, keyword, OBJECTS);
     test->dependencies = dependencies;
@@ -446,7 +447,7 @@ static int emit_all_dependencies(struct schema_compiler *compiler)
 static void add_target_test(struct schema_compiler *compiler, enum schema_keyword keyword,
                             uint32_t target)
 {
-    uint32_t *targets = take(compiler, 1, sizeof(*targets));
+    uint32_t *targets = emit_take(compiler, 1, sizeof(*targets));
     *targets = target;
     struct schema_test *test = add_test(compiler, keyword, ANY_TYPE);
     test->targets = targets;
@@ -495,7 +496,7 @@ static int emit_condition(struct schema_compiler *compiler)
 {
     if (compiler->at[SCHEMA_K_IF] == NULL)
         return 0;
-    uint32_t *targets = take(compiler, 3, sizeof(*targets));
+    uint32_t *targets = emit_take(compiler, 3, sizeof(*targets));
     targets[0] = number_at(compiler, SCHEMA_K_IF);
     targets[1] = number_at(compiler, SCHEMA_K_THEN);
     targets[2] = number_at(compiler, SCHEMA_K_ELSE);
@@ -533,7 +534,7 @@ static emitter *const emitters[] = {
 };
 
 /* An $id that the index could not take is one too long or one too many. */
-static int check_id(struct schema_compiler *compiler, const struct kg_node *node)
+static int emit_check_id(struct schema_compiler *compiler, const struct kg_node *node)
 {
     const struct kg_node *id = compiler->at[SCHEMA_K_ID];
     if (id == NULL || id->text.length == 0 || id->text.data[0] == '#' ||
@@ -565,7 +566,7 @@ static int take_keywords(struct schema_compiler *compiler, const struct kg_node 
             return schema_compile_fail(compiler, at_keyword(keyword), at, "%s", problem);
         compiler->at[keyword] = &member->value;
     }
-    return check_id(compiler, node);
+    return emit_check_id(compiler, node);
 }
 
 int schema_emit(struct schema_compiler *compiler)
@@ -582,7 +583,7 @@ int schema_emit(struct schema_compiler *compiler)
     if (result < 0)
         return result;
     size_t bytes = compiler->test_count * sizeof(*compiler->tests);
-    struct schema_test *tests = take(compiler, 1, bytes);
+    struct schema_test *tests = emit_take(compiler, 1, bytes);
     memcpy(tests, compiler->tests, bytes);
     struct schema_subschema *subschema = &compiler->schema->subschemas[compiler->number];
     subschema->tests = tests;

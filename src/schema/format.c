@@ -4,13 +4,13 @@
  */
 #include "schema/internal.h"
 
-static bool is_hex(char c)
+static bool schema_format_is_hex(char c)
 {
     return kg_hex_digit(c) >= 0;
 }
 
 /* Takes exactly so many digits from the front. */
-static bool take_number(struct kg_str *text, size_t digits, unsigned *ret_value)
+static bool schema_format_take_number(struct kg_str *text, size_t digits, unsigned *ret_value)
 {
     unsigned value = 0;
     if (text->length < digits)
@@ -35,44 +35,46 @@ static bool take_char(struct kg_str *text, char c)
 
 /* -- dates and times, RFC 3339 ----------------------------------------------------------------- */
 
-static unsigned days_in_month(unsigned year, unsigned month)
+static unsigned schema_format_days_in_month(unsigned year, unsigned month)
 {
     static const unsigned char days[] = {31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31};
     bool leap = (year % 4 == 0 && year % 100 != 0) || year % 400 == 0;
     return days[month - 1] + (month == 2 && leap);
 }
 
-static bool take_date(struct kg_str *text)
+static bool schema_format_take_date(struct kg_str *text)
 {
     unsigned year, month, day;
-    return take_number(text, 4, &year) && take_char(text, '-') && take_number(text, 2, &month) &&
-           take_char(text, '-') && take_number(text, 2, &day) && month >= 1 && month <= 12 &&
-           day >= 1 && day <= days_in_month(year, month);
+    return schema_format_take_number(text, 4, &year) && take_char(text, '-') &&
+           schema_format_take_number(text, 2, &month) && take_char(text, '-') &&
+           schema_format_take_number(text, 2, &day) && month >= 1 && month <= 12 && day >= 1 &&
+           day <= schema_format_days_in_month(year, month);
 }
 
 /* "Z" or "+01:00"; *ret_minutes is how far local time is ahead. */
-static bool take_offset(struct kg_str *text, int *ret_minutes)
+static bool schema_format_take_offset(struct kg_str *text, int *ret_minutes)
 {
     unsigned hours, minutes;
     *ret_minutes = 0;
     if (take_char(text, 'Z') || take_char(text, 'z'))
         return true;
     bool behind = take_char(text, '-');
-    if ((!behind && !take_char(text, '+')) || !take_number(text, 2, &hours) ||
-        !take_char(text, ':') || !take_number(text, 2, &minutes) || hours > 23 || minutes > 59)
+    if ((!behind && !take_char(text, '+')) || !schema_format_take_number(text, 2, &hours) ||
+        !take_char(text, ':') || !schema_format_take_number(text, 2, &minutes) || hours > 23 ||
+        minutes > 59)
         return false;
     *ret_minutes = (int)(hours * 60 + minutes) * (behind ? -1 : 1);
     return true;
 }
 
 /* A leap second is the last one of a day in UTC. */
-static bool take_time(struct kg_str *text)
+static bool schema_format_take_time(struct kg_str *text)
 {
     unsigned hour, minute, second;
     int ahead;
-    if (!take_number(text, 2, &hour) || !take_char(text, ':') || !take_number(text, 2, &minute) ||
-        !take_char(text, ':') || !take_number(text, 2, &second) || hour > 23 || minute > 59 ||
-        second > 60)
+    if (!schema_format_take_number(text, 2, &hour) || !take_char(text, ':') ||
+        !schema_format_take_number(text, 2, &minute) || !take_char(text, ':') ||
+        !schema_format_take_number(text, 2, &second) || hour > 23 || minute > 59 || second > 60)
         return false;
     if (take_char(text, '.')) {
         size_t digits = 0;
@@ -82,7 +84,7 @@ static bool take_time(struct kg_str *text)
             return false;
         *text = kg_str_from(*text, digits);
     }
-    if (!take_offset(text, &ahead))
+    if (!schema_format_take_offset(text, &ahead))
         return false;
     int utc = ((int)(hour * 60 + minute) - ahead + 2 * 1440) % 1440;
     return second < 60 || utc == 1439;
@@ -90,18 +92,18 @@ static bool take_time(struct kg_str *text)
 
 static bool date(struct kg_str text)
 {
-    return take_date(&text) && text.length == 0;
+    return schema_format_take_date(&text) && text.length == 0;
 }
 
 static bool time_of_day(struct kg_str text)
 {
-    return take_time(&text) && text.length == 0;
+    return schema_format_take_time(&text) && text.length == 0;
 }
 
 static bool date_time(struct kg_str text)
 {
-    return take_date(&text) && (take_char(&text, 'T') || take_char(&text, 't')) &&
-           take_time(&text) && text.length == 0;
+    return schema_format_take_date(&text) && (take_char(&text, 'T') || take_char(&text, 't')) &&
+           schema_format_take_time(&text) && text.length == 0;
 }
 
 /*
@@ -143,7 +145,7 @@ static bool duration(struct kg_str text)
 
 /* -- hosts and addresses ----------------------------------------------------------------------- */
 
-static bool is_label(struct kg_str label)
+static bool schema_format_is_label(struct kg_str label)
 {
     if (label.length == 0 || label.length > 63 || label.data[0] == '-' ||
         label.data[label.length - 1] == '-')
@@ -163,7 +165,7 @@ static bool hostname(struct kg_str text)
     for (;;) {
         const char *dot = memchr(text.data, '.', text.length);
         size_t length = dot ? (size_t)(dot - text.data) : text.length;
-        if (!is_label((struct kg_str){text.data, length}))
+        if (!schema_format_is_label((struct kg_str){text.data, length}))
             return false;
         if (dot == NULL)
             return true;
@@ -183,7 +185,7 @@ static bool is_ipv4(struct kg_str text)
         while (digits < text.length && digits < 4 && kg_is_digit(text.data[digits]))
             digits++;
         if (digits == 0 || digits > 3 || (digits > 1 && text.data[0] == '0') ||
-            !take_number(&text, digits, &value) || value > 255)
+            !schema_format_take_number(&text, digits, &value) || value > 255)
             return false;
     }
     return text.length == 0;
@@ -192,7 +194,7 @@ static bool is_ipv4(struct kg_str text)
 static size_t hex_length(struct kg_str text)
 {
     size_t length = 0;
-    while (length < text.length && is_hex(text.data[length]))
+    while (length < text.length && schema_format_is_hex(text.data[length]))
         length++;
     return length;
 }
@@ -296,7 +298,7 @@ static bool uuid(struct kg_str text)
         return false;
     for (size_t i = 0; i < text.length; i++) {
         bool dash = i == 8 || i == 13 || i == 18 || i == 23;
-        if (dash ? text.data[i] != '-' : !is_hex(text.data[i]))
+        if (dash ? text.data[i] != '-' : !schema_format_is_hex(text.data[i]))
             return false;
     }
     return true;

@@ -26,7 +26,7 @@ static uint32_t adapt(uint32_t delta, uint32_t count, bool first)
     return k + 36 * delta / (delta + 38);
 }
 
-static int digit_value(char c)
+static int idn_digit_value(char c)
 {
     if (c >= '0' && c <= '9')
         return c - '0' + 26;
@@ -35,12 +35,12 @@ static int digit_value(char c)
 }
 
 /* One number of variable length; false if it is cut or too large. */
-static bool take_delta(struct kg_str text, size_t *at, uint32_t bias, uint32_t *ret_delta)
+static bool idn_take_delta(struct kg_str text, size_t *at, uint32_t bias, uint32_t *ret_delta)
 {
     uint32_t delta = 0;
     uint32_t weight = 1;
     for (uint32_t k = BASE;; k += BASE) {
-        int digit = *at < text.length ? digit_value(text.data[(*at)++]) : -1;
+        int digit = *at < text.length ? idn_digit_value(text.data[(*at)++]) : -1;
         uint32_t step;
         if (digit < 0 || __builtin_mul_overflow((uint32_t)digit, weight, &step) ||
             __builtin_add_overflow(delta, step, &delta))
@@ -69,7 +69,7 @@ static char lower(char c)
 }
 
 /* The code points of the name, or 0 of them if the text is no Punycode of one. */
-static uint32_t decode(struct kg_str text, uint32_t points[LABEL_MAX])
+static uint32_t idn_decode(struct kg_str text, uint32_t points[LABEL_MAX])
 {
     uint32_t count = 0;
     size_t at = basic_length(text);
@@ -80,7 +80,7 @@ static uint32_t decode(struct kg_str text, uint32_t points[LABEL_MAX])
     uint32_t bias = FIRST_BIAS;
     while (at < text.length) {
         uint32_t delta, sum;
-        if (count == LABEL_MAX || !take_delta(text, &at, bias, &delta) ||
+        if (count == LABEL_MAX || !idn_take_delta(text, &at, bias, &delta) ||
             __builtin_add_overflow(position, delta, &sum))
             return 0;
         bias = adapt(delta, ++count, position == 0 && point == FIRST_BEYOND);
@@ -139,7 +139,7 @@ static void compile_names(void)
         abort();
 }
 
-static size_t put_utf8(uint32_t point, char *out)
+static size_t idn_put_utf8(uint32_t point, char *out)
 {
     if (point < 0x80) {
         out[0] = (char)point;
@@ -158,13 +158,13 @@ bool schema_is_idn_label(struct kg_str label)
     uint32_t points[LABEL_MAX];
     if (label.length > LABEL_MAX)
         return false;
-    uint32_t count = decode(label, points);
+    uint32_t count = idn_decode(label, points);
     if (count == 0)
         return false;
     char name[LABEL_MAX * 4];
     size_t length = 0;
     for (uint32_t i = 0; i < count; i++)
-        length += put_utf8(points[i], name + length);
+        length += idn_put_utf8(points[i], name + length);
     pthread_once(&names_once, compile_names);
     pcre2_match_data *data = pcre2_match_data_create(1, NULL);
     int result = pcre2_match(names, (PCRE2_SPTR)name, length, 0, 0, data, NULL);

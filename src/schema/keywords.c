@@ -165,8 +165,8 @@ static const char *divisor(const struct kg_node *value, enum schema_draft draft,
                                                                   : "must have at most 18 digits";
 }
 
-static const char *count(const struct kg_node *value, enum schema_draft draft,
-                         const struct kg_node **ret_at)
+static const char *keywords_count(const struct kg_node *value, enum schema_draft draft,
+                                  const struct kg_node **ret_at)
 {
     (void)draft, (void)ret_at;
     uint64_t ignored;
@@ -339,7 +339,7 @@ static shape_check *const shape_checks[SCHEMA_SHAPE_COUNT] = {
     [SCHEMA_IS_STRING] = string,
     [SCHEMA_IS_NUMBER] = number,
     [SCHEMA_IS_DIVISOR] = divisor,
-    [SCHEMA_IS_COUNT] = count,
+    [SCHEMA_IS_COUNT] = keywords_count,
     [SCHEMA_IS_ARRAY] = array,
     [SCHEMA_IS_OBJECT] = object,
     [SCHEMA_IS_STRINGS] = strings,

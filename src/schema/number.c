@@ -9,7 +9,7 @@
 #define EXPONENT_MAX ((int64_t)1 << 40) /* larger ones are all the same */
 
 /* "e+12", "" */
-static int64_t read_exponent(const char *at, const char *end)
+static int64_t number_read_exponent(const char *at, const char *end)
 {
     int64_t exponent = 0;
     bool negative = false;
@@ -52,7 +52,7 @@ static struct schema_decimal decimal(struct kg_str text)
             number.count = (size_t)(seen - first_seen);
     }
     if (number.count > 0)
-        number.point = whole - first_seen + read_exponent(at, end);
+        number.point = whole - first_seen + number_read_exponent(at, end);
     return number;
 }
 
@@ -87,7 +87,7 @@ static bool is_zero(const struct schema_decimal *number)
     return number->count == 0 && !number->infinite && !number->nan;
 }
 
-static int compare(const struct schema_decimal *a, const struct schema_decimal *b)
+static int number_compare(const struct schema_decimal *a, const struct schema_decimal *b)
 {
     bool negative_a = a->negative && !is_zero(a);
     bool negative_b = b->negative && !is_zero(b);
@@ -109,7 +109,7 @@ bool schema_number_compare(const struct schema_number *a, const struct schema_nu
 {
     if (a->decimal.nan || b->decimal.nan)
         return false;
-    *ret_order = compare(&a->decimal, &b->decimal);
+    *ret_order = number_compare(&a->decimal, &b->decimal);
     return true;
 }
 
@@ -119,17 +119,17 @@ bool schema_number_equal(struct kg_str a, struct kg_str b)
         return true;
     struct schema_decimal decimal_a = decimal(a);
     struct schema_decimal decimal_b = decimal(b);
-    return !decimal_a.nan && !decimal_b.nan && compare(&decimal_a, &decimal_b) == 0;
+    return !decimal_a.nan && !decimal_b.nan && number_compare(&decimal_a, &decimal_b) == 0;
 }
 
-static bool is_whole(const struct schema_decimal *number)
+static bool number_is_whole(const struct schema_decimal *number)
 {
     return is_zero(number) || (number->count > 0 && number->point >= (int64_t)number->count);
 }
 
 bool schema_number_is_integer(const struct schema_number *number)
 {
-    return number->is_small || is_whole(&number->decimal);
+    return number->is_small || number_is_whole(&number->decimal);
 }
 
 bool schema_number_is_positive(struct kg_str text)
@@ -146,7 +146,7 @@ size_t schema_number_digits(struct kg_str text)
 bool schema_number_count(struct kg_str text, uint64_t *ret_count)
 {
     struct schema_decimal number = decimal(text);
-    if (!is_whole(&number) || (number.negative && number.count > 0))
+    if (!number_is_whole(&number) || (number.negative && number.count > 0))
         return false;
     uint64_t count = 0;
     const char *at = number.first;

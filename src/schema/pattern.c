@@ -32,7 +32,7 @@ struct schema_pattern {
 
 /* -- compiling --------------------------------------------------------------------------------- */
 
-static pcre2_code *compile(struct kg_str translated, int *ret_code)
+static pcre2_code *pattern_compile(struct kg_str translated, int *ret_code)
 {
     pcre2_compile_context *context = pcre2_compile_context_create(NULL);
     if (context == NULL)
@@ -54,7 +54,7 @@ static pcre2_code *translate_and_compile(struct kg_str source, char problem[SCHE
     if (!schema_pattern_translate(source, &translated, problem))
         return NULL;
     int error;
-    pcre2_code *code = compile(kg_buf_view(&translated), &error);
+    pcre2_code *code = pattern_compile(kg_buf_view(&translated), &error);
     if (code == NULL &&
         pcre2_get_error_message(error, (PCRE2_UCHAR *)problem, SCHEMA_PROBLEM_MAX) < 0)
         problem[SCHEMA_PROBLEM_MAX - 1] = '\0';
@@ -110,7 +110,7 @@ bool schema_pattern_is_valid(struct kg_str source)
         !schema_pattern_translate(source, &translated, problem))
         return false;
     int error;
-    pcre2_code *code = compile(kg_buf_view(&translated), &error);
+    pcre2_code *code = pattern_compile(kg_buf_view(&translated), &error);
     pcre2_code_free(code);
     return code != NULL || error == PCRE2_ERROR_LOOKBEHIND_NOT_FIXED_LENGTH;
 }
@@ -134,7 +134,7 @@ static void free_workspace(void *pointer)
     free(old);
 }
 
-static void make_key(void)
+static void pattern_make_key(void)
 {
     if (pthread_key_create(&workspace_key, free_workspace) != 0)
         abort();
@@ -144,7 +144,7 @@ static struct workspace *get_workspace(void)
 {
     if (workspace != NULL)
         return workspace;
-    pthread_once(&workspace_once, make_key);
+    pthread_once(&workspace_once, pattern_make_key);
     workspace = kg_alloc(sizeof(*workspace));
     workspace->data = pcre2_match_data_create(1, NULL);
     workspace->context = pcre2_match_context_create(NULL);
@@ -162,7 +162,7 @@ static void drop_workspace(void)
     workspace = NULL;
 }
 
-static int match(const struct schema_pattern *pattern, struct kg_str text, uint32_t steps)
+static int pattern_match(const struct schema_pattern *pattern, struct kg_str text, uint32_t steps)
 {
     struct workspace *own = get_workspace();
     pcre2_set_match_limit(own->context, steps);
@@ -183,7 +183,7 @@ bool schema_pattern_match(const struct schema_pattern *pattern, struct kg_str te
         if (*work == 0)
             return false;
         last = steps >= STEPS_MAX;
-        result = match(pattern, text, steps < UINT32_MAX ? (uint32_t)steps : UINT32_MAX);
+        result = pattern_match(pattern, text, steps < UINT32_MAX ? (uint32_t)steps : UINT32_MAX);
     }
     if (text.length > TEXT_LARGE)
         drop_workspace();

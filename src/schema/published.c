@@ -12,7 +12,7 @@
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of the first use of each */
 
-static struct schema *compile(const struct schema_published *published)
+static struct schema *schema_published_compile(const struct schema_published *published)
 {
     struct kg_err err;
     const struct schema_options options = {.draft = SCHEMA_DRAFT_2020_12, .formats = true};
@@ -29,7 +29,7 @@ static const struct schema *compiled(struct schema_published *published)
 {
     pthread_mutex_lock(&lock);
     if (published->schema == NULL)
-        published->schema = compile(published);
+        published->schema = schema_published_compile(published);
     const struct schema *schema = published->schema;
     pthread_mutex_unlock(&lock);
     return schema;
@@ -37,7 +37,7 @@ static const struct schema *compiled(struct schema_published *published)
 
 /* -- places ------------------------------------------------------------------------------------ */
 
-static struct kg_str next_segment(struct kg_str *path)
+static struct kg_str schema_published_next_segment(struct kg_str *path)
 {
     const char *start = path->data + 1; /* behind the slash */
     size_t rest = path->length - 1;
@@ -61,10 +61,11 @@ static bool place_fits(const char *pattern, struct kg_str path)
     if (kg_str_starts(rest, "**")) {
         rest = (struct kg_str){rest.data + 2, rest.length - 2};
         for (size_t more = segments(path); more > segments(rest); more--)
-            next_segment(&path);
+            schema_published_next_segment(&path);
     }
     while (rest.length > 0 && path.length > 0) {
-        struct kg_str wanted = next_segment(&rest), segment = next_segment(&path);
+        struct kg_str wanted = schema_published_next_segment(&rest),
+                      segment = schema_published_next_segment(&path);
         if (!kg_str_is(wanted, "*") && !kg_str_equal(wanted, segment))
             return false;
     }
@@ -79,8 +80,8 @@ static struct kg_str keyword_of(struct kg_str schema_path)
     return (struct kg_str){schema_path.data + start, schema_path.length - start};
 }
 
-static const struct schema_code *code_of(const struct schema_code *code,
-                                         const struct schema_error *error)
+static const struct schema_code *schema_published_code_of(const struct schema_code *code,
+                                                          const struct schema_error *error)
 {
     struct kg_str keyword = keyword_of(error->schema_path);
     while ((code->place != NULL && !place_fits(code->place, error->instance_path)) ||
@@ -93,7 +94,7 @@ static const struct schema_code *code_of(const struct schema_code *code,
 static const struct kg_node *node_at(const struct kg_node *node, struct kg_str path)
 {
     while (path.length > 0 && node != NULL) {
-        struct kg_str segment = next_segment(&path);
+        struct kg_str segment = schema_published_next_segment(&path);
         const struct kg_member *member = kg_node_member(node, segment);
         int64_t index = 0;
         if (node->type == KG_ARRAY && kg_str_to_int(segment, &index) && index < node->count)
@@ -136,7 +137,7 @@ static const char *hint_of(const struct schema_code *code, const struct schema_e
 static void add_error(const struct schema_published *published, const struct schema_error *error,
                       const struct kg_node *root, struct kg_problems *problems)
 {
-    const struct schema_code *code = code_of(published->codes, error);
+    const struct schema_code *code = schema_published_code_of(published->codes, error);
     struct kg_str place = error->instance_path;
     struct kg_str sentence = code->sentence ? kg_str(code->sentence) : error->message;
     char text[HINT_MAX];

@@ -87,8 +87,8 @@ static struct schema_resource *add_resource(struct schema_index *index, struct k
     return resource;
 }
 
-static void add_anchor(struct schema_index *index, const struct schema_resource *resource,
-                       struct kg_str name, const struct kg_node *node, bool dynamic)
+static void registry_add_anchor(struct schema_index *index, const struct schema_resource *resource,
+                                struct kg_str name, const struct kg_node *node, bool dynamic)
 {
     if (name.length == 0 || name.length > SCHEMA_URI_MAX ||
         kg_map_get(resource->anchors, name) != NULL)
@@ -117,7 +117,7 @@ static bool is_plain_reference(const struct kg_node *node, enum schema_draft dra
 }
 
 /* Takes the node's $id, if it starts a resource; a fragment in it is an anchor of draft-07. */
-static void take_id(struct walk *walk, const struct kg_node *node)
+static void registry_take_id(struct walk *walk, const struct kg_node *node)
 {
     const struct kg_node *id = kg_node_typed(node, "$id", KG_STRING);
     kg_auto(kg_buf_free) struct kg_buf uri = {0};
@@ -133,7 +133,7 @@ static void take_id(struct walk *walk, const struct kg_node *node)
         walk->resource = resource;
     }
     if (walk->draft == SCHEMA_DRAFT_7)
-        add_anchor(walk->index, walk->resource, fragment, node, false);
+        registry_add_anchor(walk->index, walk->resource, fragment, node, false);
 }
 
 static void take_anchors(struct walk *walk, const struct kg_node *node)
@@ -143,9 +143,9 @@ static void take_anchors(struct walk *walk, const struct kg_node *node)
     if (walk->draft == SCHEMA_DRAFT_7)
         return;
     if (dynamic != NULL)
-        add_anchor(walk->index, walk->resource, dynamic->text, node, true);
+        registry_add_anchor(walk->index, walk->resource, dynamic->text, node, true);
     if (anchor != NULL)
-        add_anchor(walk->index, walk->resource, anchor->text, node, false);
+        registry_add_anchor(walk->index, walk->resource, anchor->text, node, false);
 }
 
 /* A resource may be of another draft than what it stands in. */
@@ -168,7 +168,7 @@ static int walk_node(void *data, const struct kg_node *node, struct schema_step 
     if (node->type == KG_OBJECT && !is_plain_reference(node, walk.draft)) {
         const struct schema_resource *outer = walk.resource;
         take_dialect(&walk, node);
-        take_id(&walk, node);
+        registry_take_id(&walk, node);
         take_anchors(&walk, node);
         if (walk.resource != outer || node == walk.resource->root) {
             struct schema_resource *own = walk.index->owned[walk.index->owned_count - 1];

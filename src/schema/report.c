@@ -55,11 +55,11 @@ void schema_place_text(const struct schema *schema, uint32_t number, enum schema
     schema_step_text((struct schema_step){keyword, KG_STR_NULL, SCHEMA_NONE}, ret_text);
 }
 
-static void path_text(const struct schema_path *path, struct kg_buf *ret_text)
+static void schema_report_path_text(const struct schema_path *path, struct kg_buf *ret_text)
 {
     if (path == NULL)
         return;
-    path_text(path->up, ret_text);
+    schema_report_path_text(path->up, ret_text);
     if (path->member != NULL)
         put_pointer_token(path->member->key, ret_text);
     else
@@ -98,13 +98,14 @@ static struct schema_error *next_error(struct schema_report *report)
     return &report->errors[report->count++];
 }
 
-static struct kg_str finish(struct schema_report *report, const struct kg_buf *buf)
+static struct kg_str schema_report_finish(struct schema_report *report, const struct kg_buf *buf)
 {
     return kg_arena_str(report->arena, kg_buf_view(buf));
 }
 
-static void add(struct schema_run *run, const struct schema_subschema *subschema,
-                enum schema_keyword keyword, uint32_t line, uint32_t column, const char *sentence)
+static void schema_report_own_add(struct schema_run *run, const struct schema_subschema *subschema,
+                                  enum schema_keyword keyword, uint32_t line, uint32_t column,
+                                  const char *sentence)
 {
     struct schema_error *error = next_error(run->report);
     if (error == NULL) {
@@ -115,15 +116,15 @@ static void add(struct schema_run *run, const struct schema_subschema *subschema
     kg_auto(kg_buf_free) struct kg_buf place = {0};
     kg_auto(kg_buf_free) struct kg_buf message = {0};
     char shown[SCHEMA_SHOWN_MAX];
-    path_text(run->path, &where);
+    schema_report_path_text(run->path, &where);
     schema_place_text(run->schema, (uint32_t)(subschema - run->schema->subschemas), keyword,
                       &place);
     if (run->name != NULL)
         kg_buf_printf(&message, "the property name \"%s\" ", schema_show(*run->name, shown));
     kg_buf_text(&message, sentence);
-    error->instance_path = finish(run->report, &where);
-    error->schema_path = finish(run->report, &place);
-    error->message = finish(run->report, &message);
+    error->instance_path = schema_report_finish(run->report, &where);
+    error->schema_path = schema_report_finish(run->report, &place);
+    error->message = schema_report_finish(run->report, &message);
     error->line = line;
     error->column = column;
 }
@@ -139,7 +140,7 @@ void schema_report_add(struct schema_run *run, const struct schema_subschema *su
     va_start(args, format);
     vsnprintf(sentence, sizeof(sentence), format, args);
     va_end(args);
-    add(run, subschema, keyword, node->line, node->column, sentence);
+    schema_report_own_add(run, subschema, keyword, node->line, node->column, sentence);
 }
 
 /* -- sentences that take some making ----------------------------------------------------------- */
@@ -174,7 +175,7 @@ void schema_report_member(struct schema_run *run, const struct schema_subschema 
     snprintf(sentence, sizeof(sentence), "has the unknown property \"%s\"%s%s%s",
              schema_show(member->key, name), meant ? "; did you mean \"" : "", meant ? meant : "",
              meant ? "\"?" : "");
-    add(run, subschema, keyword, member->key_line, member->key_column, sentence);
+    schema_report_own_add(run, subschema, keyword, member->key_line, member->key_column, sentence);
 }
 
 static const char *const type_phrases[] = {"null",     "a boolean", "a number",  "a string",

@@ -44,7 +44,7 @@ static size_t scheme_length(struct kg_str text)
     return length > 0 && length < text.length && text.data[length] == ':' ? length : 0;
 }
 
-static struct uri split(struct kg_str text)
+static struct uri uri_split(struct kg_str text)
 {
     struct uri uri = {0};
     if (text.data == NULL)
@@ -108,7 +108,8 @@ static void put_merged(const struct uri *base, struct kg_str path, struct kg_buf
     put_without_dots(kg_buf_view(&merged), out);
 }
 
-static void put_path(const struct uri *base, const struct uri *ref, bool own, struct kg_buf *out)
+static void uri_put_path(const struct uri *base, const struct uri *ref, bool own,
+                         struct kg_buf *out)
 {
     if (!own && ref->path.length == 0)
         kg_buf_str(out, base->path);
@@ -135,7 +136,7 @@ static void put_resolved(const struct uri *base, const struct uri *ref, struct k
         kg_buf_text(out, "//");
         kg_buf_str(out, authority);
     }
-    put_path(base, ref, own, out);
+    uri_put_path(base, ref, own, out);
     if (query.data != NULL) {
         kg_buf_char(out, '?');
         kg_buf_str(out, query);
@@ -147,8 +148,8 @@ bool schema_uri_resolve(struct kg_str base, struct kg_str reference, struct kg_b
 {
     if (reference.length > (size_t)2 * SCHEMA_URI_MAX)
         return false;
-    struct uri base_parts = split(base);
-    struct uri parts = split(reference);
+    struct uri base_parts = uri_split(base);
+    struct uri parts = uri_split(reference);
     kg_auto(kg_buf_free) struct kg_buf uri = {0};
     put_resolved(&base_parts, &parts, &uri);
     if (uri.length > SCHEMA_URI_MAX)
@@ -232,7 +233,7 @@ static bool is_authority(struct kg_str authority)
 
 bool schema_uri_is_valid(struct kg_str text, bool relative_too)
 {
-    struct uri uri = split(text);
+    struct uri uri = uri_split(text);
     if (uri.scheme.data == NULL && !relative_too)
         return false;
     /* Without a scheme, a colon in the first segment would be taken for one. */

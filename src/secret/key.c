@@ -100,7 +100,7 @@ int secret_key_read(const char *path, struct secret_key *ret_key, struct kg_err 
     return -EINVAL;
 }
 
-static int write_key(struct kg_buf *text, void *data, struct kg_err *err)
+static int key_write_key(struct kg_buf *text, void *data, struct kg_err *err)
 {
     const enum secret_key_make *when = data;
     kg_auto(secret_key_forget) struct secret_key key;
@@ -121,7 +121,7 @@ int secret_key_make(const char *path, enum secret_key_make when, struct kg_err *
 {
     if (sodium_init() < 0)
         return kg_fail(err, KG_E_INTERNAL, "key %s: libsodium does not start", path);
-    return edit_file(path, write_key, &when, err);
+    return edit_file(path, key_write_key, &when, err);
 }
 
 /* Tried in this order; what is not there is passed over, what cannot be read is told. */

@@ -56,7 +56,8 @@ static char **variables_for(const struct kg_node *environment_or_null)
 
 /* -- its run ----------------------------------------------------------------------------------- */
 
-static int start(char **words, char **variables, int output, pid_t *ret_child, struct kg_err *err)
+static int secret_program_start(char **words, char **variables, int output, pid_t *ret_child,
+                                struct kg_err *err)
 {
     posix_spawn_file_actions_t files;
     posix_spawnattr_t attributes;
@@ -79,8 +80,8 @@ static int start(char **words, char **variables, int output, pid_t *ret_child, s
 }
 
 /* All that it prints, until it closes its output. */
-static int read_output(int fd, const char *program, int64_t timeout_ms, struct kg_buf *value,
-                       struct kg_err *err)
+static int secret_program_read_output(int fd, const char *program, int64_t timeout_ms,
+                                      struct kg_buf *value, struct kg_err *err)
 {
     uint64_t until_ms = kg_monotonic_ms() + (uint64_t)timeout_ms;
     for (;;) {
@@ -108,7 +109,8 @@ static int read_output(int fd, const char *program, int64_t timeout_ms, struct k
 }
 
 /* It may have closed its output and gone on. It is left to be reaped. */
-static int wait_for_end(pid_t child, const char *program, int64_t timeout_ms, struct kg_err *err)
+static int secret_program_wait_for_end(pid_t child, const char *program, int64_t timeout_ms,
+                                       struct kg_err *err)
 {
     uint64_t until_ms = kg_monotonic_ms() + (uint64_t)timeout_ms;
     siginfo_t ended = {0};
@@ -125,21 +127,21 @@ static int wait_for_end(pid_t child, const char *program, int64_t timeout_ms, st
                    ended.si_code == CLD_EXITED ? "exit code" : "signal", ended.si_status);
 }
 
-static int run(const struct local_secrets *program, char **words, char **variables,
-               struct kg_buf *value, struct kg_err *err)
+static int secret_program_run(const struct local_secrets *program, char **words, char **variables,
+                              struct kg_buf *value, struct kg_err *err)
 {
     int ends[2];
     pid_t child = -1;
     if (pipe2(ends, O_CLOEXEC) < 0)
         return kg_fail_errno(err, errno, "make a pipe");
     kg_auto(kg_close) int output = ends[0];
-    int result = start(words, variables, ends[1], &child, err);
+    int result = secret_program_start(words, variables, ends[1], &child, err);
     kg_close(&ends[1]);
     if (result < 0)
         return result;
-    result = read_output(output, words[0], program->timeout_ms, value, err);
+    result = secret_program_read_output(output, words[0], program->timeout_ms, value, err);
     if (result == 0)
-        result = wait_for_end(child, words[0], program->timeout_ms, err);
+        result = secret_program_wait_for_end(child, words[0], program->timeout_ms, err);
     kill(-child, SIGKILL); /* and what it started, before its number is free */
     while (waitpid(child, NULL, 0) < 0 && errno == EINTR)
         continue;
@@ -152,7 +154,7 @@ int secret_ask_program(const struct local_secrets *program, struct kg_str name,
     kg_auto(secret_wipe) struct kg_buf value = {0};
     char **words = words_for(program->command, name);
     char **variables = variables_for(program->environment);
-    int result = run(program, words, variables, &value, err);
+    int result = secret_program_run(program, words, variables, &value, err);
     kg_list_free(words);
     kg_list_free(variables);
     if (result < 0)

@@ -35,12 +35,12 @@ const struct secret *secrets_find(const struct secrets *secrets, struct kg_str n
     return NULL;
 }
 
-static int by_name(const void *a, const void *b)
+static int secret_store_by_name(const void *a, const void *b)
 {
     return strcmp(((const struct secret *)a)->name, ((const struct secret *)b)->name);
 }
 
-static struct secret *add(struct secrets *secrets, struct kg_str name)
+static struct secret *secret_store_add(struct secrets *secrets, struct kg_str name)
 {
     secrets->items = kg_realloc(secrets->items, (secrets->count + 1) * sizeof(*secrets->items));
     struct secret *secret = &secrets->items[secrets->count++];
@@ -114,8 +114,8 @@ static int damaged(const char *path, struct kg_err *err)
 }
 
 /* The document, its version checked; *ret_id is in it. */
-static struct kg_doc *read_text(const char *path, struct kg_str text, struct kg_str *ret_id,
-                                struct kg_err *err)
+static struct kg_doc *secret_store_read_text(const char *path, struct kg_str text,
+                                             struct kg_str *ret_id, struct kg_err *err)
 {
     kg_auto(kg_doc_cleanup) struct kg_doc *doc = kg_json_read(text, NULL);
     int64_t version = doc ? kg_node_number(doc->root, "version") : 0;
@@ -139,7 +139,7 @@ static int open_boxes(const struct kg_node *list, struct opened *opened)
         struct kg_str name = kg_node_text(item, "name"), box = kg_node_text(item, "box");
         if (!local_is_secret_name(name) || secrets_find(&opened->secrets, name) != NULL)
             return -EBADMSG;
-        struct secret *secret = add(&opened->secrets, name);
+        struct secret *secret = secret_store_add(&opened->secrets, name);
         secret->set_ms = kg_node_number(item, "set_ms");
         if (!unseal(box, &opened->key, secret))
             return -EBADMSG;
@@ -153,7 +153,8 @@ static int open_text(const struct secret_places *places, struct kg_str text,
     struct kg_str id;
     if (text.length == 0)
         return 0;
-    kg_auto(kg_doc_cleanup) struct kg_doc *doc = read_text(places->store, text, &id, err);
+    kg_auto(kg_doc_cleanup) struct kg_doc *doc =
+        secret_store_read_text(places->store, text, &id, err);
     if (doc == NULL)
         return -EBADMSG;
     char wanted[SECRET_KEY_ID + 1];
@@ -167,12 +168,12 @@ static int open_text(const struct secret_places *places, struct kg_str text,
     return 0;
 }
 
-static int put_text(struct secrets *secrets, const struct secret_key *key, struct kg_buf *text,
-                    struct kg_err *err)
+static int secret_store_put_text(struct secrets *secrets, const struct secret_key *key,
+                                 struct kg_buf *text, struct kg_err *err)
 {
     struct kg_json_writer json = kg_json_writer(text);
     if (secrets->count > 0)
-        qsort(secrets->items, secrets->count, sizeof(*secrets->items), by_name);
+        qsort(secrets->items, secrets->count, sizeof(*secrets->items), secret_store_by_name);
     text->length = 0;
     kg_json_begin(&json, '{');
     kg_json_named_int(&json, "version", VERSION);
@@ -227,7 +228,8 @@ static int no_secret(struct kg_str name, struct kg_err *err)
     return kg_fail(err, KG_E_NOT_FOUND, "there is no secret %.*s", KG_STR_CUT(name, 64));
 }
 
-static int change_one(const struct change *change, struct secrets *secrets, struct kg_err *err)
+static int secret_store_change_one(const struct change *change, struct secrets *secrets,
+                                   struct kg_err *err)
 {
     struct secret *there = (struct secret *)secrets_find(secrets, change->name);
     if (change->value.data == NULL) {
@@ -242,7 +244,7 @@ static int change_one(const struct change *change, struct secrets *secrets, stru
         return kg_fail(err, KG_E_TOO_LARGE, "there are %d secrets, and that is the most",
                        SECRET_COUNT_MAX);
     if (there == NULL)
-        there = add(secrets, change->name);
+        there = secret_store_add(secrets, change->name);
     there->set_ms = kg_wall_ms();
     there->value.length = 0;
     kg_buf_str(&there->value, change->value);
@@ -255,7 +257,7 @@ static int change_text(struct kg_buf *text, void *data, struct kg_err *err)
     kg_auto(opened_free) struct opened opened = {0};
     int result = open_text(change->places, kg_buf_view(text), &opened, err);
     if (result == 0 && change->name.length > 0)
-        result = change_one(change, &opened.secrets, err);
+        result = secret_store_change_one(change, &opened.secrets, err);
     if (result == 0 && change->key_file != NULL)
         result = secret_key_read(change->key_file, &opened.key, err);
     else if (result == 0 && !opened.has_key)
@@ -263,7 +265,7 @@ static int change_text(struct kg_buf *text, void *data, struct kg_err *err)
     if (result < 0)
         return result;
     change->count = opened.secrets.count;
-    return put_text(&opened.secrets, &opened.key, text, err);
+    return secret_store_put_text(&opened.secrets, &opened.key, text, err);
 }
 
 int secret_set(const struct secret_places *places, struct kg_str name, struct kg_str value,
@@ -298,7 +300,7 @@ static int rotate_to_credential(struct change *change, struct kg_err *err)
     if (result == 0)
         result = kg_read_file(places->store, KG_DOC_BYTES_MAX, &text, err);
     kg_auto(kg_doc_cleanup) struct kg_doc *doc =
-        result == 0 ? read_text(places->store, kg_buf_view(&text), &id, err) : NULL;
+        result == 0 ? secret_store_read_text(places->store, kg_buf_view(&text), &id, err) : NULL;
     if (doc == NULL)
         return result < 0 ? result : -EBADMSG;
     if (kg_str_is(id, key.id)) {
@@ -325,7 +327,7 @@ static int finish_rotation(const struct secret_places *places, struct kg_err *er
         return 0;
     int result = kg_read_file(places->store, KG_DOC_BYTES_MAX, &text, err);
     kg_auto(kg_doc_cleanup) struct kg_doc *doc =
-        result == 0 ? read_text(places->store, kg_buf_view(&text), &id, err) : NULL;
+        result == 0 ? secret_store_read_text(places->store, kg_buf_view(&text), &id, err) : NULL;
     if (doc == NULL)
         return result < 0 ? result : -EBADMSG;
     if (kg_str_is(id, key.id) && rename(places->next_key, places->key) < 0)
@@ -377,7 +379,7 @@ int secret_names(const char *store, char ***ret_names, struct kg_err *err)
         return 0;
     }
     kg_auto(kg_doc_cleanup) struct kg_doc *doc =
-        result == 0 ? read_text(store, kg_buf_view(&text), &id, err) : NULL;
+        result == 0 ? secret_store_read_text(store, kg_buf_view(&text), &id, err) : NULL;
     if (doc == NULL)
         return result < 0 ? result : -EBADMSG;
     const struct kg_node *list = kg_node_list(doc->root, "secrets");

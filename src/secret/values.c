@@ -33,8 +33,8 @@ struct secret_values {
 
 /* -- the list ---------------------------------------------------------------------------------- */
 
-static struct value *find(const struct secret_values *values, enum local_reference_kind kind,
-                          struct kg_str name)
+static struct value *values_find(const struct secret_values *values, enum local_reference_kind kind,
+                                 struct kg_str name)
 {
     for (size_t i = 0; i < values->count; i++)
         if (values->items[i].kind == kind && kg_str_is(name, values->items[i].name))
@@ -45,7 +45,7 @@ static struct value *find(const struct secret_values *values, enum local_referen
 static struct value *find_or_add(struct secret_values *values, enum local_reference_kind kind,
                                  struct kg_str name)
 {
-    struct value *value = find(values, kind, name);
+    struct value *value = values_find(values, kind, name);
     if (value != NULL)
         return value;
     values->items = kg_realloc(values->items, (values->count + 1) * sizeof(*values->items));
@@ -75,8 +75,8 @@ void secret_values_drop(struct secret_values *values)
 
 /* -- looking up -------------------------------------------------------------------------------- */
 
-static int collect(void *data, const struct local_reference *reference, struct kg_buf *ret_value,
-                   struct kg_err *err)
+static int values_collect(void *data, const struct local_reference *reference,
+                          struct kg_buf *ret_value, struct kg_err *err)
 {
     struct secret_values *values = data;
     (void)ret_value;
@@ -126,7 +126,7 @@ static int check_not_shared(const char *path, struct kg_err *err)
 }
 
 /* Whoever writes the file, or puts another in its place, says what is run as the operator. */
-static int check_file(const char *local_file, struct kg_err *err)
+static int values_check_file(const char *local_file, struct kg_err *err)
 {
     kg_auto(kg_free) char *real = realpath(local_file, NULL);
     if (real == NULL)
@@ -141,7 +141,7 @@ static void ask_program(struct secret_values *values, const char *local_file,
 {
     uint64_t until_ms = kg_monotonic_ms() + PROGRAM_MS_MAX;
     struct kg_err refused = {0};
-    int allowed = program->command ? check_file(local_file, &refused) : 0;
+    int allowed = program->command ? values_check_file(local_file, &refused) : 0;
     for (size_t i = 0; i < values->count; i++) {
         struct value *value = &values->items[i];
         struct kg_err *err = &value->problem;
@@ -161,7 +161,7 @@ static void ask_program(struct secret_values *values, const char *local_file,
     }
 }
 
-static void read_file(struct value *value)
+static void values_read_file(struct value *value)
 {
     struct kg_buf *text = &value->text;
     struct kg_err *err = &value->problem;
@@ -177,7 +177,7 @@ static void read_file(struct value *value)
         secret_wipe(text);
 }
 
-static int compare(const void *a, const void *b)
+static int values_compare(const void *a, const void *b)
 {
     const struct value *left = a, *right = b;
     int kind = (int)left->kind - (int)right->kind;
@@ -188,7 +188,7 @@ static struct secret_values *read_values(const char *local_file, const struct se
                                          bool looks_up, struct kg_err *err)
 {
     struct secret_values *values = kg_alloc(sizeof(*values));
-    const struct local_lookup collector = {.find = collect, .data = values};
+    const struct local_lookup collector = {.find = values_collect, .data = values};
     atomic_init(&values->references, 1);
     struct local *local = local_load_references(local_file, &collector, err);
     if (local == NULL) {
@@ -201,10 +201,10 @@ static struct secret_values *read_values(const char *local_file, const struct se
         ask_program(values, local_file, &local->secrets);
     for (size_t i = 0; looks_up && i < values->count; i++)
         if (values->items[i].kind == LOCAL_FILE)
-            read_file(&values->items[i]);
+            values_read_file(&values->items[i]);
     local_free(local);
     if (values->count > 0)
-        qsort(values->items, values->count, sizeof(*values->items), compare);
+        qsort(values->items, values->count, sizeof(*values->items), values_compare);
     return values;
 }
 
@@ -222,10 +222,10 @@ struct secret_values *secret_values_list(const char *local_file, const struct se
 
 /* -- answers ----------------------------------------------------------------------------------- */
 
-static int answer(void *data, const struct local_reference *reference, struct kg_buf *ret_value,
-                  struct kg_err *err)
+static int values_answer(void *data, const struct local_reference *reference,
+                         struct kg_buf *ret_value, struct kg_err *err)
 {
-    const struct value *value = find(data, reference->kind, reference->name);
+    const struct value *value = values_find(data, reference->kind, reference->name);
     if (value == NULL) {
         kg_fail(err, KG_E_NOT_FOUND, "%.*s was not named when the file was read",
                 KG_STR_CUT(reference->name, 256));
@@ -242,7 +242,7 @@ static int answer(void *data, const struct local_reference *reference, struct kg
 
 struct local_lookup secret_values_lookup(const struct secret_values *values)
 {
-    return (struct local_lookup){.find = answer, .data = (void *)values};
+    return (struct local_lookup){.find = values_answer, .data = (void *)values};
 }
 
 size_t secret_values_count(const struct secret_values *values)
@@ -277,7 +277,7 @@ void secret_values_each(const struct secret_values *values, secret_value_fn *vis
 bool secret_values_find(const struct secret_values *values, struct kg_str name,
                         struct secret_fact *ret_fact)
 {
-    const struct value *value = find(values, LOCAL_SECRET, name);
+    const struct value *value = values_find(values, LOCAL_SECRET, name);
     if (value != NULL)
         *ret_fact = secret_values_fact(values, (size_t)(value - values->items));
     return value != NULL;

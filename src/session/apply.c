@@ -120,7 +120,7 @@ static int place_all(struct writing *writing, struct kg_err *err)
 
 /* -- what is written --------------------------------------------------------------------------- */
 
-static void write_text(struct kg_json_writer *writer, const char *key, const char *text)
+static void apply_write_text(struct kg_json_writer *writer, const char *key, const char *text)
 {
     if (text == NULL)
         return;
@@ -142,18 +142,18 @@ static void write_figures(const struct session_compaction *compaction, struct kg
     };
     struct kg_json_writer writer = kg_json_writer(buf);
     kg_json_begin(&writer, '{');
-    write_text(&writer, "strategy", session_strategy_names[compaction->strategy]);
-    write_text(&writer, "trigger", compaction->trigger);
+    apply_write_text(&writer, "strategy", session_strategy_names[compaction->strategy]);
+    apply_write_text(&writer, "trigger", compaction->trigger);
     for (size_t i = 0; i < KG_COUNT(figures); i++)
         kg_json_named_int(&writer, figures[i].key, (int64_t)figures[i].value);
-    write_text(&writer, "plugin", compaction->plugin);
-    write_text(&writer, "summary", compaction->summary);
-    write_text(&writer, "fallback", compaction->fallback);
+    apply_write_text(&writer, "plugin", compaction->plugin);
+    apply_write_text(&writer, "summary", compaction->summary);
+    apply_write_text(&writer, "fallback", compaction->fallback);
     kg_json_end(&writer, '}');
 }
 
-static int write_mark(struct writing *writing, const struct kg_id *id, uint64_t *ret_seq,
-                      struct kg_err *err)
+static int apply_write_mark(struct writing *writing, const struct kg_id *id, uint64_t *ret_seq,
+                            struct kg_err *err)
 {
     struct session_compaction *compaction = writing->compaction;
     kg_auto(kg_buf_free) struct kg_buf content = {0};
@@ -271,7 +271,7 @@ static int write_all(struct writing *writing, const struct kg_id *mark, uint64_t
     if (result == 0)
         result = place_all(writing, err);
     if (result == 0)
-        result = write_mark(writing, mark, ret_seq, err);
+        result = apply_write_mark(writing, mark, ret_seq, err);
     if (result == 0)
         result = write_additions(writing, mark, err);
     if (result == 0)

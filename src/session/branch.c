@@ -37,7 +37,7 @@ struct last_said {
 };
 
 /* By the user: a task for a subagent is another agent's. */
-static bool is_said(const struct state_entry *row)
+static bool branch_is_said(const struct state_entry *row)
 {
     return strcmp(row->kind, session_kind_row(SESSION_MESSAGE)->name) == 0 &&
            strcmp(row->role, session_role_names[SESSION_USER]) == 0 && row->parent == NULL;
@@ -51,7 +51,7 @@ static bool look_for_said(void *data, const struct state_entry *row)
         last->cut = (uint64_t)row->seq;
         return false;
     }
-    if (is_said(row))
+    if (branch_is_said(row))
         kg_str_copy(kg_str(row->id), last->said.text, sizeof(last->said.text));
     return true;
 }
@@ -162,7 +162,7 @@ static bool look_behind(void *data, const struct state_entry *row)
     struct behind *behind = data;
     if (behind->next.text[0] == '\0')
         kg_str_copy(kg_str(row->id), behind->next.text, sizeof(behind->next.text));
-    if (!is_said(row))
+    if (!branch_is_said(row))
         return true;
     behind->said = session_title_of(row->content);
     return false;
@@ -219,7 +219,7 @@ int session_move_plan(struct state *state, const char *id, enum session_act act,
 /* -- carried out ------------------------------------------------------------------------------- */
 
 /* The row that stood for the session has an id of its own from now on. */
-static int leave(struct state *state, const struct session *session, struct kg_err *err)
+static int branch_leave(struct state *state, const struct session *session, struct kg_err *err)
 {
     struct kg_id own = kg_id_new("ses_");
     const struct state_session row = {.number = session->number,
@@ -298,8 +298,8 @@ static int keep_move(struct state *state, const char *id, const struct session_m
 }
 
 /* What was planned for one moment is not done in another. */
-static int check_same(struct state *state, const struct session *session, struct session_move *move,
-                      struct kg_err *err)
+static int branch_check_same(struct state *state, const struct session *session,
+                             struct session_move *move, struct kg_err *err)
 {
     if (strcmp(session->branch.text, move->from.text) != 0 || session->entries != move->entries)
         return kg_fail(err, KG_E_CONFLICT, "session %s: something was said meanwhile; try again",
@@ -315,9 +315,9 @@ int session_move_apply(struct state *state, const char *id, struct session_move 
     int64_t number = 0;
     int result = session_load_open(state, id, &session, err);
     if (result == 0)
-        result = check_same(state, &session, move, err);
+        result = branch_check_same(state, &session, move, err);
     if (result == 0)
-        result = leave(state, &session, err);
+        result = branch_leave(state, &session, err);
     if (result == 0)
         result = move->to.text[0] != '\0' ? return_to(state, &session, move, &number, err)
                                           : make_branch(state, &session, move, &number, err);

@@ -51,7 +51,7 @@ static char first_byte(struct kg_str json)
     return *cursor.at;
 }
 
-static int check_content(const struct session_draft *draft, struct kg_err *err)
+static int session_check_content(const struct session_draft *draft, struct kg_err *err)
 {
     int result = check_json(draft->content, err);
     if (result < 0)
@@ -84,7 +84,7 @@ static bool is_plugin_name(const char *name)
     return name[0] >= 'a' && name[0] <= 'z' && name[length] == '\0' && length <= SESSION_SOURCE_MAX;
 }
 
-static int check_source(const struct session_draft *draft, struct kg_err *err)
+static int session_check_source(const struct session_draft *draft, struct kg_err *err)
 {
     if (draft->source != NULL && !is_plugin_name(draft->source))
         return kg_fail(err, KG_E_INVALID_PARAMS, "source: it is not the name of a plugin");
@@ -111,8 +111,8 @@ int session_check_draft(const struct session_draft *draft, struct kg_err *err)
         return kg_fail(err, KG_E_INVALID_PARAMS, "first: what has a parent stands behind it");
     int result = session_check_agent(draft->agent, err);
     if (result == 0)
-        result = check_source(draft, err);
-    return result < 0 ? result : check_content(draft, err);
+        result = session_check_source(draft, err);
+    return result < 0 ? result : session_check_content(draft, err);
 }
 
 static int check_word(const char *what, const char *word, size_t max, struct kg_err *err)

@@ -32,7 +32,7 @@ static int was_flagged(struct state *state, const struct session *session, const
     return result;
 }
 
-static void write_content(const char *trigger, uint64_t tokens, struct kg_buf *buf)
+static void checkpoint_write_content(const char *trigger, uint64_t tokens, struct kg_buf *buf)
 {
     struct kg_json_writer writer = kg_json_writer(buf);
     kg_json_begin(&writer, '{');
@@ -42,15 +42,16 @@ static void write_content(const char *trigger, uint64_t tokens, struct kg_buf *b
     kg_json_end(&writer, '}');
 }
 
-static int write_mark(struct state *state, struct session *session, const char *agent,
-                      const char *trigger, struct session_added *ret_mark, struct kg_err *err)
+static int checkpoint_write_mark(struct state *state, struct session *session, const char *agent,
+                                 const char *trigger, struct session_added *ret_mark,
+                                 struct kg_err *err)
 {
     kg_auto(kg_buf_free) struct kg_buf content = {0};
     struct session_added added = {0};
     int result = session_agent_tokens(state, session, agent, &added.context_tokens, NULL, err);
     if (result < 0)
         return result;
-    write_content(trigger, added.context_tokens, &content);
+    checkpoint_write_content(trigger, added.context_tokens, &content);
     struct session_entry mark = {
         .kind = SESSION_CHECKPOINT,
         .role = SESSION_SYSTEM,
@@ -80,7 +81,7 @@ int session_checkpoint(struct state *state, const char *id, const char *agent, c
     if (result == 0 && once)
         result = was_flagged(state, &session, agent, &flagged, err);
     if (result == 0 && !flagged)
-        result = write_mark(state, &session, agent, trigger, ret_mark, err);
+        result = checkpoint_write_mark(state, &session, agent, trigger, ret_mark, err);
     if (result == 0)
         *ret_marked = !flagged;
     return result;

@@ -89,7 +89,7 @@ uint64_t session_planned_tokens(const struct session_compaction *compaction, con
 /* -- planning ---------------------------------------------------------------------------------- */
 
 /* One entry, and its partner; returns the tokens that this saves. */
-static uint64_t let_go(struct session_compaction *compaction, size_t at)
+static uint64_t compaction_let_go(struct session_compaction *compaction, size_t at)
 {
     const struct session_entry *items = compaction->entries.items;
     size_t partner = compaction->partners[at];
@@ -110,11 +110,11 @@ static void plan_drop(struct session_compaction *compaction)
     memset(compaction->goes, 0, entries->count);
     for (size_t i = 0; i < entries->count; i++)
         if (!compaction->stays[i] && entries->items[i].kind == SESSION_INJECTION)
-            tokens -= let_go(compaction, i);
+            tokens -= compaction_let_go(compaction, i);
     for (int summaries = 0; summaries < 2; summaries++)
         for (size_t i = 0; i < entries->count && tokens > compaction->options.target_tokens; i++)
             if (!compaction->stays[i] && (entries->items[i].kind == SESSION_SUMMARY) == summaries)
-                tokens -= let_go(compaction, i);
+                tokens -= compaction_let_go(compaction, i);
 }
 
 static void plan_all(struct session_compaction *compaction)
@@ -159,8 +159,8 @@ static size_t readable_from(const struct session_entries *entries)
     return at;
 }
 
-static struct session_compaction *make(struct session_entries *entries,
-                                       const struct session_compaction_options *options)
+static struct session_compaction *compaction_make(struct session_entries *entries,
+                                                  const struct session_compaction_options *options)
 {
     struct session_compaction *compaction = kg_alloc(sizeof(*compaction));
     leave_visible(entries);
@@ -182,7 +182,8 @@ static struct session_compaction *make(struct session_entries *entries,
     return compaction;
 }
 
-static int check_options(const struct session_compaction_options *options, struct kg_err *err)
+static int compaction_check_options(const struct session_compaction_options *options,
+                                    struct kg_err *err)
 {
     if (planners[options->strategy] != NULL)
         return 0;
@@ -194,11 +195,11 @@ int session_compaction_new(struct session_entries *entries,
                            const struct session_compaction_options *options,
                            struct session_compaction **ret_compaction, struct kg_err *err)
 {
-    int result = check_options(options, err);
+    int result = compaction_check_options(options, err);
     if (result < 0)
         return result;
     kg_auto(session_compaction_cleanup) struct session_compaction *compaction =
-        make(entries, options);
+        compaction_make(entries, options);
     compaction->session = kg_strdup("");
     compaction->agent = kg_strdup("primary");
     if (count_goes(compaction) == 0)
@@ -226,8 +227,9 @@ static int read_newest(struct state *state, struct session_entries *entries, str
     return 0;
 }
 
-static int read_context(struct state *state, const struct session *session, const char *agent,
-                        struct session_entries *entries, struct kg_err *err)
+static int compaction_read_context(struct state *state, const struct session *session,
+                                   const char *agent, struct session_entries *entries,
+                                   struct kg_err *err)
 {
     const struct state_entry_query rows = {.order = STATE_ENTRIES_LIVE,
                                            .session = session->number,
@@ -245,7 +247,7 @@ int session_compaction_read(struct state *state, const char *id, const char *age
     kg_auto(session_clear) struct session session = {0};
     kg_auto(session_entries_clear) struct session_entries entries = {0};
     uint64_t tokens, generation = 0;
-    int result = check_options(options, err);
+    int result = compaction_check_options(options, err);
     if (result == 0)
         result = session_check_agent(agent, err);
     if (result == 0)
@@ -253,11 +255,11 @@ int session_compaction_read(struct state *state, const char *id, const char *age
     if (result == 0)
         result = session_agent_tokens(state, &session, agent, &tokens, &generation, err);
     if (result == 0)
-        result = read_context(state, &session, agent, &entries, err);
+        result = compaction_read_context(state, &session, agent, &entries, err);
     if (result < 0)
         return result;
     kg_auto(session_compaction_cleanup) struct session_compaction *compaction =
-        make(&entries, options);
+        compaction_make(&entries, options);
     compaction->session = kg_strdup(id);
     compaction->agent = kg_strdup(agent);
     compaction->generation = generation;

@@ -27,8 +27,8 @@ struct reading {
     struct kg_err *err;
 };
 
-static int invalid(struct reading *reading, const char *format, ...) KG_PRINTF(2, 3);
-static int invalid(struct reading *reading, const char *format, ...)
+static int compactor_invalid(struct reading *reading, const char *format, ...) KG_PRINTF(2, 3);
+static int compactor_invalid(struct reading *reading, const char *format, ...)
 {
     char text[256];
     va_list args;
@@ -56,33 +56,34 @@ struct wanted {
     struct kg_str *span;
 };
 
-static int take_member(struct reading *reading, const char *of, const struct wanted *wanted,
-                       size_t count, struct kg_str key, bool escaped, struct kg_str value)
+static int compactor_take_member(struct reading *reading, const char *of,
+                                 const struct wanted *wanted, size_t count, struct kg_str key,
+                                 bool escaped, struct kg_str value)
 {
     for (size_t i = 0; i < count; i++) {
         if (!kg_json_raw_is(key, escaped, wanted[i].key))
             continue;
         if (wanted[i].span->data != NULL)
-            return invalid(reading, "%s: \"%s\" is given twice", of, wanted[i].key);
+            return compactor_invalid(reading, "%s: \"%s\" is given twice", of, wanted[i].key);
         *wanted[i].span = value;
     }
     return 0;
 }
 
 /* `object` is valid JSON; what `of` names is for messages. */
-static int take_members(struct reading *reading, const char *of, struct kg_str object,
-                        const struct wanted *wanted, size_t count)
+static int compactor_take_members(struct reading *reading, const char *of, struct kg_str object,
+                                  const struct wanted *wanted, size_t count)
 {
     struct kg_json_cursor cursor = {object.data, object.data + object.length};
     kg_json_skip_space(&cursor);
     if (cursor.at == cursor.end || *cursor.at != '{')
-        return invalid(reading, "%s: it is not an object", of);
+        return compactor_invalid(reading, "%s: it is not an object", of);
     cursor.at++;
     struct kg_str key, value;
     bool escaped;
     int result = 0;
     while (result == 0 && kg_json_next_member(&cursor, &key, &escaped, &value))
-        result = take_member(reading, of, wanted, count, key, escaped, value);
+        result = compactor_take_member(reading, of, wanted, count, key, escaped, value);
     for (size_t i = 0; i < count; i++)
         if (wanted[i].span->data != NULL && kg_str_is(*wanted[i].span, "null"))
             *wanted[i].span = KG_STR_NULL;
@@ -94,7 +95,7 @@ typedef int item_fn(struct reading *reading, struct kg_str item);
 static int each_item(struct reading *reading, const char *key, struct kg_str array, item_fn *take)
 {
     if (array.data == NULL || array.data[0] != '[')
-        return invalid(reading, "\"%s\" has to be an array", key);
+        return compactor_invalid(reading, "\"%s\" has to be an array", key);
     struct kg_json_cursor cursor = kg_json_inside(array);
     struct kg_str item;
     int result = 0;
@@ -104,7 +105,7 @@ static int each_item(struct reading *reading, const char *key, struct kg_str arr
 }
 
 /* The text of a JSON string; false if it is something else. */
-static bool decode(struct kg_str json, struct kg_buf *ret_text)
+static bool compactor_decode(struct kg_str json, struct kg_buf *ret_text)
 {
     if (json.data == NULL || json.data[0] != '"')
         return false;
@@ -120,15 +121,15 @@ struct message {
     struct kg_str id, role, kind, content;
 };
 
-static int find(struct reading *reading, struct kg_str id, size_t *ret_at)
+static int compactor_find(struct reading *reading, struct kg_str id, size_t *ret_at)
 {
     kg_auto(kg_buf_free) struct kg_buf text = {0};
-    if (!decode(id, &text))
-        return invalid(reading, "an id is not a string");
+    if (!compactor_decode(id, &text))
+        return compactor_invalid(reading, "an id is not a string");
     const struct session_entry *entry = kg_map_get(reading->ids, kg_buf_view(&text));
     if (entry == NULL)
-        return invalid(reading, "no message has the id \"%.*s\"",
-                       KG_STR_CUT(kg_buf_view(&text), 40));
+        return compactor_invalid(reading, "no message has the id \"%.*s\"",
+                                 KG_STR_CUT(kg_buf_view(&text), 40));
     *ret_at = (size_t)(entry - reading->compaction->entries.items);
     return 0;
 }
@@ -144,22 +145,22 @@ static bool role_is(struct kg_str json, enum session_role role)
 static int take_known(struct reading *reading, const struct message *message)
 {
     size_t at = 0;
-    int result = find(reading, message->id, &at);
+    int result = compactor_find(reading, message->id, &at);
     if (result < 0)
         return result;
     const struct session_entry *entry = &reading->compaction->entries.items[at];
     const char *id = entry->id.text;
     if (reading->listed[at])
-        return invalid(reading, "%s is listed twice", id);
+        return compactor_invalid(reading, "%s is listed twice", id);
     if (reading->last != NONE && at < reading->last)
-        return invalid(reading, "%s is not in its order", id);
+        return compactor_invalid(reading, "%s is not in its order", id);
     if (message->role.data != NULL && !role_is(message->role, entry->role))
-        return invalid(reading, "%s has another role than before", id);
+        return compactor_invalid(reading, "%s has another role than before", id);
     if (message->content.data != NULL) {
         kg_auto(kg_buf_free) struct kg_buf told = {0};
         session_content_write(entry, &told);
         if (!session_same_json(message->content, kg_buf_view(&told)))
-            return invalid(reading, "%s has other content than before", id);
+            return compactor_invalid(reading, "%s has other content than before", id);
     }
     reading->listed[at] = true;
     reading->last = at;
@@ -179,25 +180,26 @@ static int take_new(struct reading *reading, const struct message *message)
     while (role < KG_COUNT(roles) && !role_is(message->role, roles[role]))
         role++;
     if (role == KG_COUNT(roles))
-        return invalid(reading, "a new message's role is system, user or assistant");
+        return compactor_invalid(reading, "a new message's role is system, user or assistant");
     if (!is_new_kind(message->kind))
-        return invalid(reading, "a new message must not be a tool call or the result of one");
-    if (!decode(message->content, &text))
-        return invalid(reading, "a new message's content is a string");
+        return compactor_invalid(reading,
+                                 "a new message must not be a tool call or the result of one");
+    if (!compactor_decode(message->content, &text))
+        return compactor_invalid(reading, "a new message's content is a string");
     if (reading->additions.count == SESSION_NEW_MAX)
-        return invalid(reading, "it has more than %d new messages", SESSION_NEW_MAX);
+        return compactor_invalid(reading, "it has more than %d new messages", SESSION_NEW_MAX);
     additions_add(&reading->additions, reading->last, roles[role], kg_buf_view(&text));
     return 0;
 }
 
-static int take_message(struct reading *reading, struct kg_str item)
+static int compactor_take_message(struct reading *reading, struct kg_str item)
 {
     struct message message = {0};
     const struct wanted wanted[] = {{"id", &message.id},
                                     {"role", &message.role},
                                     {"kind", &message.kind},
                                     {"content", &message.content}};
-    int result = take_members(reading, "a message", item, wanted, KG_COUNT(wanted));
+    int result = compactor_take_members(reading, "a message", item, wanted, KG_COUNT(wanted));
     if (result < 0)
         return result;
     return message.id.data ? take_known(reading, &message) : take_new(reading, &message);
@@ -206,21 +208,21 @@ static int take_message(struct reading *reading, struct kg_str item)
 static int take_superseded(struct reading *reading, struct kg_str item)
 {
     size_t at = 0;
-    int result = find(reading, item, &at);
+    int result = compactor_find(reading, item, &at);
     if (result < 0)
         return result;
     if (reading->compaction->stays[at])
         return dropped(reading, at);
     if (reading->listed[at])
-        return invalid(reading, "%s is both kept and superseded",
-                       reading->compaction->entries.items[at].id.text);
+        return compactor_invalid(reading, "%s is both kept and superseded",
+                                 reading->compaction->entries.items[at].id.text);
     reading->superseded[at] = true;
     return 0;
 }
 
 /* -- the result as a whole --------------------------------------------------------------------- */
 
-static int check_kept(struct reading *reading)
+static int compactor_check_kept(struct reading *reading)
 {
     const struct session_compaction *compaction = reading->compaction;
     for (size_t i = 0; i < compaction->entries.count; i++) {
@@ -228,12 +230,12 @@ static int check_kept(struct reading *reading)
         if (compaction->stays[i] && !reading->listed[i])
             return dropped(reading, i);
         if (!reading->listed[i] && !reading->superseded[i])
-            return invalid(reading, "%s is left out, but not superseded",
-                           compaction->entries.items[i].id.text);
+            return compactor_invalid(reading, "%s is left out, but not superseded",
+                                     compaction->entries.items[i].id.text);
         if (partner != NONE && reading->listed[i] && !reading->listed[partner])
-            return invalid(reading, "%s is kept without %s: a call and its result belong together",
-                           compaction->entries.items[i].id.text,
-                           compaction->entries.items[partner].id.text);
+            return compactor_invalid(
+                reading, "%s is kept without %s: a call and its result belong together",
+                compaction->entries.items[i].id.text, compaction->entries.items[partner].id.text);
     }
     return 0;
 }
@@ -252,13 +254,13 @@ static int check_between(struct reading *reading)
             open = partner > i ? open + 1 : open - 1;
         for (; addition < additions->count && additions->items[addition].after == i; addition++)
             if (open > 0)
-                return invalid(reading,
-                               "a new message stands between a tool's call and its result");
+                return compactor_invalid(
+                    reading, "a new message stands between a tool's call and its result");
     }
     return 0;
 }
 
-static int check_size(struct reading *reading)
+static int compactor_check_size(struct reading *reading)
 {
     const struct session_compaction *compaction = reading->compaction;
     kg_auto(kg_free) bool *goes = kg_alloc_array(compaction->entries.count + 1, sizeof(bool));
@@ -266,11 +268,12 @@ static int check_size(struct reading *reading)
         goes[i] = !reading->listed[i];
     uint64_t after = session_planned_tokens(compaction, goes, &reading->additions, reading->plugin);
     if (after >= compaction->tokens_before)
-        return invalid(reading, "it is not smaller than what it replaces");
+        return compactor_invalid(reading, "it is not smaller than what it replaces");
     return 0;
 }
 
-static int read_result(struct reading *reading, struct kg_str text, struct kg_buf *ret_summary)
+static int compactor_read_result(struct reading *reading, struct kg_str text,
+                                 struct kg_buf *ret_summary)
 {
     struct kg_str role = KG_STR_NULL, messages = KG_STR_NULL, superseded = KG_STR_NULL,
                   summary = KG_STR_NULL;
@@ -279,19 +282,21 @@ static int read_result(struct reading *reading, struct kg_str text, struct kg_bu
                                     {"superseded", &superseded},
                                     {"summary", &summary}};
     if (reading->compaction->readable_from > 0)
-        return invalid(reading, "the plugin was not told all messages");
+        return compactor_invalid(reading, "the plugin was not told all messages");
     if (kg_json_check(text, NULL) != KG_JSON_OK)
-        return invalid(reading, "it is not JSON");
-    int result = take_members(reading, "the result", text, wanted, KG_COUNT(wanted));
+        return compactor_invalid(reading, "it is not JSON");
+    int result = compactor_take_members(reading, "the result", text, wanted, KG_COUNT(wanted));
     if (result < 0)
         return result;
     if (!kg_str_is(role, "\"compactor\""))
-        return invalid(reading, "\"role\" has to be \"compactor\"");
+        return compactor_invalid(reading, "\"role\" has to be \"compactor\"");
     if (summary.data != NULL &&
-        (!decode(summary, ret_summary) || ret_summary->length > SESSION_SUMMARY_MAX))
-        return invalid(reading, "\"summary\" is a string of at most %d bytes", SESSION_SUMMARY_MAX);
-    static int (*const checks[])(struct reading *) = {check_kept, check_between, check_size};
-    result = each_item(reading, "messages", messages, take_message);
+        (!compactor_decode(summary, ret_summary) || ret_summary->length > SESSION_SUMMARY_MAX))
+        return compactor_invalid(reading, "\"summary\" is a string of at most %d bytes",
+                                 SESSION_SUMMARY_MAX);
+    static int (*const checks[])(struct reading *) = {compactor_check_kept, check_between,
+                                                      compactor_check_size};
+    result = each_item(reading, "messages", messages, compactor_take_message);
     if (result == 0)
         result = each_item(reading, "superseded", superseded, take_superseded);
     for (size_t i = 0; i < KG_COUNT(checks) && result == 0; i++)
@@ -309,8 +314,8 @@ static struct kg_map *index_ids(const struct session_entries *entries)
     return ids;
 }
 
-static void adopt(struct session_compaction *compaction, struct reading *reading,
-                  struct kg_str summary)
+static void compactor_adopt(struct session_compaction *compaction, struct reading *reading,
+                            struct kg_str summary)
 {
     for (size_t i = 0; i < compaction->entries.count; i++)
         compaction->goes[i] = !reading->listed[i];
@@ -337,9 +342,9 @@ int session_compaction_take_result(struct session_compaction *compaction, const 
         .last = NONE,
         .err = err,
     };
-    int result = read_result(&reading, result_json, &summary);
+    int result = compactor_read_result(&reading, result_json, &summary);
     if (result == 0)
-        adopt(compaction, &reading, kg_buf_view(&summary));
+        compactor_adopt(compaction, &reading, kg_buf_view(&summary));
     *ret_fault = reading.fault;
     kg_map_free(reading.ids);
     free(reading.listed);

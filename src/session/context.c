@@ -9,7 +9,7 @@
 /* -- one message ------------------------------------------------------------------------------- */
 
 /* The text of content that is one JSON string. */
-static void decode(struct kg_str content, struct kg_buf *buf)
+static void context_decode(struct kg_str content, struct kg_buf *buf)
 {
     struct kg_json_cursor cursor = {content.data, content.data + content.length};
     struct kg_str raw;
@@ -21,10 +21,10 @@ static void decode(struct kg_str content, struct kg_buf *buf)
     buf->length += kg_json_unescape(raw, buf->data + buf->length);
 }
 
-static void write_text(const struct session_entry *entry, struct kg_buf *buf)
+static void context_write_text(const struct session_entry *entry, struct kg_buf *buf)
 {
     kg_auto(kg_buf_free) struct kg_buf text = {0}, safe = {0};
-    decode(entry->content, &text);
+    context_decode(entry->content, &text);
     if (entry->source != NULL)
         session_wrap(entry->source, kg_buf_view(&text), &safe);
     else
@@ -47,7 +47,7 @@ void session_content_write(const struct session_entry *entry, struct kg_buf *buf
 {
     size_t from = buf->length;
     if (entry->kind == SESSION_INJECTION || entry->kind == SESSION_SUMMARY)
-        write_text(entry, buf);
+        context_write_text(entry, buf);
     else if (entry->kind == SESSION_TOOL_RESULT)
         session_defuse_json(entry->content, buf); /* plugins write these, too */
     else

@@ -80,7 +80,8 @@ bool session_kind_find(struct kg_str name, enum session_kind *ret_kind)
     return false;
 }
 
-static bool find_name(struct kg_str name, const char *const *names, size_t count, size_t *ret_at)
+static bool session_entry_find_name(struct kg_str name, const char *const *names, size_t count,
+                                    size_t *ret_at)
 {
     for (size_t i = 0; i < count; i++) {
         if (kg_str_is(name, names[i])) {
@@ -94,7 +95,7 @@ static bool find_name(struct kg_str name, const char *const *names, size_t count
 bool session_role_find(struct kg_str name, enum session_role *ret_role)
 {
     size_t at;
-    bool found = find_name(name, session_role_names, SESSION_ROLE_COUNT, &at);
+    bool found = session_entry_find_name(name, session_role_names, SESSION_ROLE_COUNT, &at);
     if (found)
         *ret_role = (enum session_role)at;
     return found;
@@ -103,7 +104,7 @@ bool session_role_find(struct kg_str name, enum session_role *ret_role)
 bool session_state_find(struct kg_str name, enum session_state *ret_state)
 {
     size_t at;
-    bool found = find_name(name, session_state_names, SESSION_STATE_COUNT, &at);
+    bool found = session_entry_find_name(name, session_state_names, SESSION_STATE_COUNT, &at);
     if (found)
         *ret_state = (enum session_state)at;
     return found;
@@ -112,7 +113,7 @@ bool session_state_find(struct kg_str name, enum session_state *ret_state)
 bool session_strategy_find(struct kg_str name, enum session_strategy *ret_strategy)
 {
     size_t at;
-    bool found = find_name(name, session_strategy_names, SESSION_STRATEGY_COUNT, &at);
+    bool found = session_entry_find_name(name, session_strategy_names, SESSION_STRATEGY_COUNT, &at);
     if (found)
         *ret_strategy = (enum session_strategy)at;
     return found;
@@ -191,7 +192,7 @@ void session_entries_clear(struct session_entries *entries)
     *entries = (struct session_entries){0};
 }
 
-static struct session_entry *grow(struct session_entries *entries)
+static struct session_entry *session_entry_grow(struct session_entries *entries)
 {
     if (entries->arena == NULL)
         entries->arena = kg_arena_new();
@@ -203,8 +204,8 @@ static struct session_entry *grow(struct session_entries *entries)
 }
 
 /* Neighbours mostly have the same texts, which need to be kept only once. */
-static const char *keep_text(struct session_entries *entries, const char *text,
-                             const char *neighbours)
+static const char *session_entry_keep_text(struct session_entries *entries, const char *text,
+                                           const char *neighbours)
 {
     if (text == NULL)
         return NULL;
@@ -216,17 +217,17 @@ static const char *keep_text(struct session_entries *entries, const char *text,
 void session_entries_add(struct session_entries *entries, const struct session_entry *entry)
 {
     struct session_entry copy = *entry;
-    struct session_entry *added = grow(entries);
+    struct session_entry *added = session_entry_grow(entries);
     const struct session_entry *before = entries->count > 1 ? added - 1 : NULL;
-    copy.agent = keep_text(entries, entry->agent, before ? before->agent : NULL);
-    copy.source = keep_text(entries, entry->source, before ? before->source : NULL);
+    copy.agent = session_entry_keep_text(entries, entry->agent, before ? before->agent : NULL);
+    copy.source = session_entry_keep_text(entries, entry->source, before ? before->source : NULL);
     if (entry->content.data != NULL)
         copy.content = kg_arena_str(entries->arena, entry->content);
     /* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): kg_realloc never fails */
     *added = copy;
 }
 
-static void take_id(const char *text, struct kg_id *id)
+static void session_entry_take_id(const char *text, struct kg_id *id)
 {
     if (text != NULL)
         strncpy(id->text, text, sizeof(id->text) - 1);
@@ -248,8 +249,8 @@ void session_entries_take(struct session_entries *entries, const struct state_en
         .content_number = row->content_number,
         .content = row->content,
     };
-    take_id(row->id, &entry.id);
-    take_id(row->parent, &entry.parent);
+    session_entry_take_id(row->id, &entry.id);
+    session_entry_take_id(row->parent, &entry.parent);
     session_kind_find(kg_str(row->kind), &entry.kind);
     session_role_find(kg_str(row->role), &entry.role);
     session_entries_add(entries, &entry);

@@ -58,8 +58,8 @@ static int find_cut(struct state *state, const struct session *parent, struct kg
 }
 
 /* The last entry, whatever it is: all of a compaction is as good a place as any. */
-static int find_end(struct state *state, const struct session *parent,
-                    struct session_entries *ret_place, uint64_t *ret_cut, struct kg_err *err)
+static int fork_find_end(struct state *state, const struct session *parent,
+                         struct session_entries *ret_place, uint64_t *ret_cut, struct kg_err *err)
 {
     const struct state_entry_query last = {
         .order = STATE_ENTRIES_DOWN, .session = parent->number, .after = INT64_MAX, .limit = 1};
@@ -71,7 +71,7 @@ int session_fork_cut(struct state *state, const struct session *parent, struct k
                      struct session_entries *ret_place, uint64_t *ret_cut, struct kg_err *err)
 {
     return entry.length > 0 ? find_cut(state, parent, entry, ret_place, ret_cut, err)
-                            : find_end(state, parent, ret_place, ret_cut, err);
+                            : fork_find_end(state, parent, ret_place, ret_cut, err);
 }
 
 int session_fork(struct state *state, const char *id, struct kg_str entry, const char *operator_id,

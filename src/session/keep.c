@@ -17,7 +17,7 @@ static bool is_temporary(const struct session_entry *entry)
     return entry->kind == SESSION_INJECTION && entry->parent.text[0] != '\0';
 }
 
-static bool is_system(const struct session_entry *entry)
+static bool keep_is_system(const struct session_entry *entry)
 {
     return (entry->kind == SESSION_MESSAGE && entry->role == SESSION_SYSTEM) ||
            entry->kind == SESSION_INJECTION;
@@ -49,8 +49,8 @@ void session_must_stay(const struct session_entries *entries, const size_t *part
     for (size_t i = 0; i < entries->count; i++) {
         const struct session_entry *entry = &entries->items[i];
         bool waits = entry->kind == SESSION_TOOL_CALL && partners[i] == NONE && i >= open_turn;
-        stays[i] = entry->pinned || (!is_temporary(entry) &&
-                                     (is_system(entry) || waits || i == first_user || i >= recent));
+        stays[i] = entry->pinned || (!is_temporary(entry) && (keep_is_system(entry) || waits ||
+                                                              i == first_user || i >= recent));
     }
     for (size_t i = 0; i < entries->count; i++)
         if (stays[i] && partners[i] != NONE)

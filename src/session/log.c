@@ -135,9 +135,9 @@ static int place_first(struct state *state, const struct session *session,
 }
 
 /* A result belongs to a call of the same agent that has none. */
-static int check_result(struct state *state, const struct session *session,
-                        const struct session_draft *draft, const struct session_entry *call,
-                        struct kg_err *err)
+static int session_log_check_result(struct state *state, const struct session *session,
+                                    const struct session_draft *draft,
+                                    const struct session_entry *call, struct kg_err *err)
 {
     if (call->kind != SESSION_TOOL_CALL || strcmp(call->agent, draft->agent) != 0)
         return kg_fail(err, KG_E_INVALID_PARAMS, "parent %s: it is not a tool call of that agent",
@@ -154,8 +154,8 @@ static int check_result(struct state *state, const struct session *session,
 }
 
 /* A task was given to an agent by a call of the one above it. */
-static int check_task(const struct session_draft *draft, const struct session_entry *call,
-                      struct kg_err *err)
+static int session_log_check_task(const struct session_draft *draft,
+                                  const struct session_entry *call, struct kg_err *err)
 {
     size_t length = strlen(call->agent);
     if (call->kind == SESSION_TOOL_CALL && strncmp(call->agent, draft->agent, length) == 0 &&
@@ -203,9 +203,9 @@ static int find_parent(struct state *state, const struct session *session,
         return kg_wrap(err, result, "parent");
     entry->parent = parent.items[0].id;
     if (draft->kind == SESSION_TOOL_RESULT)
-        return check_result(state, session, draft, &parent.items[0], err);
+        return session_log_check_result(state, session, draft, &parent.items[0], err);
     if (draft->kind == SESSION_MESSAGE)
-        return check_task(draft, &parent.items[0], err);
+        return session_log_check_task(draft, &parent.items[0], err);
     return place_injection(state, session, draft, &parent.items[0], &entry->rank, err);
 }
 
@@ -216,8 +216,8 @@ static bool see_last(void *data, const struct state_entry *row)
 }
 
 /* Ids of entries go up with their order: one that was told beforehand may come too late. */
-static int take_id(struct state *state, const struct session *session, const char *id,
-                   struct kg_id *ret_id, struct kg_err *err)
+static int session_log_take_id(struct state *state, const struct session *session, const char *id,
+                               struct kg_id *ret_id, struct kg_err *err)
 {
     struct kg_id last = {{0}};
     const struct state_entry_query query = {
@@ -246,7 +246,7 @@ static int append_one(struct state *state, struct session *session,
     }
     int result = draft->parent ? find_parent(state, session, draft, &entry, err) : 0;
     if (result == 0 && draft->id != NULL)
-        result = take_id(state, session, draft->id, &entry.id, err);
+        result = session_log_take_id(state, session, draft->id, &entry.id, err);
     if (result < 0)
         return result;
     if (session_kind_row(draft->kind)->in_context)
@@ -377,7 +377,7 @@ int session_pin(struct state *state, const char *id, struct kg_str entry, bool p
     return state_entry_pin(state, session.number, (int64_t)at->seq, pinned, err);
 }
 
-static void write_move(const char *from, const char *to, struct kg_buf *buf)
+static void session_log_write_move(const char *from, const char *to, struct kg_buf *buf)
 {
     struct kg_json_writer writer = kg_json_writer(buf);
     kg_json_begin(&writer, '{');
@@ -396,7 +396,7 @@ int session_move_seat(struct state *state, const char *id, const char *seat, str
         result = session_load_open(state, id, &session, err);
     if (result < 0 || session.seat == NULL || strcmp(session.seat, seat) == 0)
         return result;
-    write_move(session.seat, seat, &content);
+    session_log_write_move(session.seat, seat, &content);
     struct session_entry event = {
         .kind = SESSION_EVENT,
         .role = SESSION_SYSTEM,

@@ -51,8 +51,8 @@ static void pile_add(struct pile *pile, const struct session_entry *entry, size_
         (struct piece){.start = start, .length = pile->buf.length - start, .goes = goes};
 }
 
-static void write_list(const struct pile *pile, const char *key, bool goes,
-                       struct kg_json_writer *writer)
+static void payload_write_list(const struct pile *pile, const char *key, bool goes,
+                               struct kg_json_writer *writer)
 {
     kg_json_named_begin(writer, key, '[');
     for (size_t i = pile->count; i > 0; i--) {
@@ -106,8 +106,8 @@ void session_compaction_payload(const struct session_compaction *compaction, con
     struct kg_json_writer writer = kg_json_writer(buf);
     kg_json_begin(&writer, '{');
     kg_json_named_text(&writer, "role", role);
-    write_list(&pile, "messages_being_compacted", true, &writer);
-    write_list(&pile, "messages_remaining", false, &writer);
+    payload_write_list(&pile, "messages_being_compacted", true, &writer);
+    payload_write_list(&pile, "messages_remaining", false, &writer);
     kg_json_named_text(&writer, "strategy", session_strategy_names[compaction->strategy]);
     kg_json_named_text(&writer, "trigger", compaction->options.trigger);
     write_count("target_tokens", compaction->options.target_tokens, &writer);
@@ -129,7 +129,7 @@ void session_transcript_write(const struct session_entries *entries, uint64_t le
         pile_add(&pile, &entries->items[i - 1], NONE, false);
     struct kg_json_writer writer = kg_json_writer(buf);
     kg_json_begin(&writer, '{');
-    write_list(&pile, "transcript", false, &writer);
+    payload_write_list(&pile, "transcript", false, &writer);
     write_count("truncated", left + pile.left_out, &writer);
     kg_json_end(&writer, '}');
     pile_free(&pile);

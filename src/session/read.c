@@ -7,14 +7,14 @@
 
 /* -- rows -------------------------------------------------------------------------------------- */
 
-static void take_id(const char *text, struct kg_id *ret_id)
+static void session_read_take_id(const char *text, struct kg_id *ret_id)
 {
     *ret_id = (struct kg_id){{0}};
     if (text != NULL)
         strncpy(ret_id->text, text, sizeof(ret_id->text) - 1);
 }
 
-static void take_session(const struct state_session *row, struct session *ret_session)
+static void session_read_take_session(const struct state_session *row, struct session *ret_session)
 {
     *ret_session = (struct session){
         .number = row->number,
@@ -28,23 +28,23 @@ static void take_session(const struct state_session *row, struct session *ret_se
         .entries = (uint64_t)row->entries,
     };
     session_state_find(kg_str(row->state), &ret_session->state);
-    take_id(row->id, &ret_session->id);
-    take_id(row->parent, &ret_session->parent);
-    take_id(row->parent_entry, &ret_session->parent_entry);
-    take_id(row->branch, &ret_session->branch);
-    take_id(row->left_by, &ret_session->left_by);
+    session_read_take_id(row->id, &ret_session->id);
+    session_read_take_id(row->parent, &ret_session->parent);
+    session_read_take_id(row->parent_entry, &ret_session->parent_entry);
+    session_read_take_id(row->branch, &ret_session->branch);
+    session_read_take_id(row->left_by, &ret_session->left_by);
 }
 
 static void visit_one(void *data, const struct state_session *row)
 {
-    take_session(row, data);
+    session_read_take_session(row, data);
 }
 
 static void visit_list(void *data, const struct state_session *row)
 {
     struct session_list *list = data;
     list->items = kg_realloc(list->items, (list->count + 1) * sizeof(list->items[0]));
-    take_session(row, &list->items[list->count++]);
+    session_read_take_session(row, &list->items[list->count++]);
 }
 
 /* -- by name ----------------------------------------------------------------------------------- */
@@ -353,7 +353,7 @@ struct transcript {
 };
 
 /* Not what plugins injected: a plugin that remembers would remember its own words. */
-static bool is_said(const struct state_entry *row)
+static bool session_read_is_said(const struct state_entry *row)
 {
     return strcmp(row->kind, session_kind_row(SESSION_MESSAGE)->name) == 0 ||
            strcmp(row->kind, session_kind_row(SESSION_TOOL_CALL)->name) == 0 ||
@@ -365,7 +365,7 @@ static bool visit_transcript(void *data, const struct state_entry *row)
     struct transcript *transcript = data;
     if ((uint64_t)row->seq <= transcript->after)
         return false;
-    if (!is_said(row))
+    if (!session_read_is_said(row))
         return true;
     transcript->bytes += (size_t)row->bytes + MESSAGE_FRAME;
     if (transcript->bytes > transcript->bytes_max) {

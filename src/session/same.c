@@ -55,7 +55,7 @@ static void take_digit(struct digits *digits, char c, uint64_t base, bool fracti
     }
 }
 
-static int64_t read_exponent(struct kg_json_cursor *cursor)
+static int64_t same_read_exponent(struct kg_json_cursor *cursor)
 {
     int64_t exponent = 0;
     bool negative = false;
@@ -88,7 +88,7 @@ static uint64_t hash_number(struct walk *walk)
             break;
     }
     if (cursor->at < cursor->end && (*cursor->at | 0x20) == 'e')
-        exponent = read_exponent(cursor);
+        exponent = same_read_exponent(cursor);
     if (digits.kept_count == 0)
         return hash_words('0', 0, 0);
     return hash_words(negative ? '-' : '+', digits.kept, (uint64_t)(digits.point + exponent));
@@ -109,7 +109,7 @@ static bool next_in(struct walk *walk)
 }
 
 /* At the opening bracket; true if something is inside, else behind the closing one. */
-static bool enter(struct walk *walk, char close)
+static bool same_enter(struct walk *walk, char close)
 {
     walk->cursor.at++;
     kg_json_skip_space(&walk->cursor);
@@ -121,7 +121,7 @@ static bool enter(struct walk *walk, char close)
 static uint64_t hash_array(struct walk *walk)
 {
     uint64_t hash = '[', count = 0;
-    if (enter(walk, ']'))
+    if (same_enter(walk, ']'))
         do
             hash = hash_words(hash, ++count, hash_value(walk));
         while (next_in(walk));
@@ -132,7 +132,7 @@ static uint64_t hash_array(struct walk *walk)
 static uint64_t hash_object(struct walk *walk)
 {
     uint64_t sum = 0, count = 0;
-    if (enter(walk, '}')) {
+    if (same_enter(walk, '}')) {
         do {
             uint64_t key = hash_string(walk);
             kg_json_skip_space(&walk->cursor);

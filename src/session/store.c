@@ -133,7 +133,7 @@ static void read_one(struct lane *lane)
         state_step(lane->state, STATE_ROLLBACK, NULL);
 }
 
-static void run_job(struct loop_job *loop_job)
+static void session_store_run_job(struct loop_job *loop_job)
 {
     struct lane *lane = KG_CONTAINER(loop_job, struct lane, job);
     lane->run_batch(lane);
@@ -170,7 +170,7 @@ static struct session_job *split_batch(struct lane *lane)
     return done;
 }
 
-static void end_batch(struct lane *lane)
+static void session_store_end_batch(struct lane *lane)
 {
     struct session_job *job = split_batch(lane);
     lane->busy = false;
@@ -182,7 +182,7 @@ static void end_batch(struct lane *lane)
     }
 }
 
-static void submit(struct lane *lane)
+static void session_store_submit(struct lane *lane)
 {
     if (lane->busy || lane->first == NULL)
         return;
@@ -193,14 +193,14 @@ static void submit(struct lane *lane)
 static void on_batch_done(struct loop_job *loop_job)
 {
     struct lane *lane = KG_CONTAINER(loop_job, struct lane, job);
-    end_batch(lane);
+    session_store_end_batch(lane);
     if (!lane->store->closing)
-        submit(lane);
+        session_store_submit(lane);
 }
 
-static void on_turn_end(struct loop_task *task)
+static void session_store_on_turn_end(struct loop_task *task)
 {
-    submit(KG_CONTAINER(task, struct lane, task));
+    session_store_submit(KG_CONTAINER(task, struct lane, task));
 }
 
 static void queue(struct lane *lane, struct session_job *job)
@@ -236,8 +236,8 @@ static void lane_start(struct lane *lane, struct session_store *store, const cha
 {
     lane->store = store;
     lane->tail = &lane->first;
-    lane->task.run = on_turn_end;
-    lane->job.run = run_job;
+    lane->task.run = session_store_on_turn_end;
+    lane->job.run = session_store_run_job;
     lane->job.done = on_batch_done;
     lane->run_batch = run_batch;
     lane->worker = loop_worker_new(store->loop, name);
@@ -250,12 +250,12 @@ static void lane_stop(struct lane *lane)
 }
 
 /* What still waits is run here, now that the threads are gone. */
-static void drain(struct lane *lane)
+static void session_store_drain(struct lane *lane)
 {
     while (lane->first != NULL) {
         take_batch(lane);
         lane->run_batch(lane);
-        end_batch(lane);
+        session_store_end_batch(lane);
     }
 }
 
@@ -284,8 +284,8 @@ void session_store_free(struct session_store *store)
     lane_stop(&store->reader);
     lane_stop(&store->writer);
     while (session_store_queued(store) > 0) {
-        drain(&store->writer);
-        drain(&store->reader);
+        session_store_drain(&store->writer);
+        session_store_drain(&store->reader);
     }
     state_close(store->reader.state);
     state_close(store->writer.state);

@@ -11,7 +11,7 @@
 #define GIVEN_MAX       200
 
 /* The first text of a message, which is a string or a list of parts. */
-static struct kg_str first_text(const struct kg_node *content)
+static struct kg_str title_first_text(const struct kg_node *content)
 {
     if (content->type == KG_STRING)
         return content->text;
@@ -56,5 +56,5 @@ char *session_title_of(struct kg_str content)
 {
     struct kg_err err;
     kg_auto(kg_doc_cleanup) struct kg_doc *doc = kg_json_read(content, &err);
-    return doc != NULL ? one_line(first_text(doc->root), FIRST_WORDS_MAX) : NULL;
+    return doc != NULL ? one_line(title_first_text(doc->root), FIRST_WORDS_MAX) : NULL;
 }

@@ -34,7 +34,7 @@ static bool is_invisible(uint32_t c)
     return false;
 }
 
-static bool is_space(uint32_t c)
+static bool wrap_is_space(uint32_t c)
 {
     return c == ' ' || c == 0xA0 || c == 0x1680 || (c >= 0x2000 && c <= 0x200A) || c == 0x202F ||
            c == 0x205F || c == 0x3000;
@@ -42,8 +42,8 @@ static bool is_space(uint32_t c)
 
 static bool is_filler(uint32_t c)
 {
-    return is_invisible(c) || is_space(c) || c == '/' || c == '\\' || c == 0xFF0F || c == 0x2044 ||
-           c == 0x2215 || c == 0x29F8;
+    return is_invisible(c) || wrap_is_space(c) || c == '/' || c == '\\' || c == 0xFF0F ||
+           c == 0x2044 || c == 0x2215 || c == 0x29F8;
 }
 
 /* A letter as it is in ASCII, whatever its style: fullwidth, mathematical, in a circle; or 0. */
@@ -154,7 +154,7 @@ void session_defuse(struct kg_str text, struct kg_buf *buf)
 
 /* -- wrapping ---------------------------------------------------------------------------------- */
 
-static size_t count_of(struct kg_str text, const char *word)
+static size_t wrap_count_of(struct kg_str text, const char *word)
 {
     size_t count = 0, length = strlen(word);
     const char *end = text.data + text.length;
@@ -172,7 +172,7 @@ void session_wrap(const char *plugin, struct kg_str text, struct kg_buf *buf)
         .open = kg_format("<plugin:%s>", plugin),
         .close = kg_format("</plugin:%s>", plugin),
     };
-    own.closes = count_of(text, own.close);
+    own.closes = wrap_count_of(text, own.close);
     kg_buf_printf(buf, "%s\n", own.open);
     defuse(text, &own, buf);
     kg_buf_printf(buf, "\n%s", own.close);

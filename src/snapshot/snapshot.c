@@ -23,7 +23,7 @@ struct snapshot_run {
     char *folder; /* owned */
 };
 
-static void run_free(struct snapshot_run *run)
+static void snapshot_run_free(struct snapshot_run *run)
 {
     free(run->folder);
     free(run);
@@ -36,8 +36,8 @@ static char *ref_of(const char *session, const char *id)
     return kg_format("refs/kaged/%s/%s", session, id);
 }
 
-static char **make_command(const char *program, const struct snapshot_place *place,
-                           const struct snapshot_wanted *wanted, const char *store)
+static char **snapshot_make_command(const char *program, const struct snapshot_place *place,
+                                    const struct snapshot_wanted *wanted, const char *store)
 {
     static const char *const acts[] = {
         [SNAPSHOT_TAKE] = "take",
@@ -84,14 +84,14 @@ static void free_covers(struct cage_cover *covers, size_t count)
     free(covers);
 }
 
-static struct cage_plan *make_plan(const struct snapshot_place *place,
-                                   const struct snapshot_wanted *wanted, const char *store,
-                                   struct kg_err *err)
+static struct cage_plan *snapshot_make_plan(const struct snapshot_place *place,
+                                            const struct snapshot_wanted *wanted, const char *store,
+                                            struct kg_err *err)
 {
     kg_auto(kg_free) char *program = helper_program("kaged-snapshot", err);
     if (program == NULL)
         return NULL;
-    char **command = make_command(program, place, wanted, store);
+    char **command = snapshot_make_command(program, place, wanted, store);
     size_t cover_count;
     struct cage_cover *covers = make_covers(wanted->folder, &cover_count);
     const struct cage_path paths[] = {{.path = wanted->folder, .write = true, .own = true},
@@ -119,8 +119,8 @@ static struct cage_plan *make_plan(const struct snapshot_place *place,
 
 /* -- what it says ------------------------------------------------------------------------------ */
 
-static int fail(const struct snapshot_run *run, struct helper_run_result *result,
-                struct kg_err *err)
+static int snapshot_fail(const struct snapshot_run *run, struct helper_run_result *result,
+                         struct kg_err *err)
 {
     struct kg_str words = kg_buf_view(&result->err);
     while (words.length > 0 && words.data[words.length - 1] == '\n')
@@ -149,8 +149,8 @@ static bool is_list(struct kg_str json)
     return json.length > 0 && json.data[0] == '[';
 }
 
-static int tell(const struct snapshot_run *run, struct helper_run_result *result,
-                struct kg_err *err)
+static int snapshot_own_tell(const struct snapshot_run *run, struct helper_run_result *result,
+                             struct kg_err *err)
 {
     kg_auto(kg_doc_cleanup) struct kg_doc *doc = kg_json_read(kg_buf_view(&result->out), err);
     struct kg_str left_out, changes;
@@ -176,16 +176,17 @@ static int tell(const struct snapshot_run *run, struct helper_run_result *result
     return 0;
 }
 
-static void on_run(void *data, struct helper_run_result *result, const struct kg_err *err_or_null)
+static void snapshot_on_run(void *data, struct helper_run_result *result,
+                            const struct kg_err *err_or_null)
 {
     struct snapshot_run *run = data;
     struct kg_err err = err_or_null ? *err_or_null : (struct kg_err){0};
     bool is_well = err_or_null == NULL && result->how.built && result->how.exit_code == 0;
     if (err_or_null == NULL && !is_well)
-        fail(run, result, &err);
-    if (!is_well || tell(run, result, &err) < 0)
+        snapshot_fail(run, result, &err);
+    if (!is_well || snapshot_own_tell(run, result, &err) < 0)
         run->on_done(run->data, NULL, &err);
-    run_free(run);
+    snapshot_run_free(run);
 }
 
 /* -- starting ---------------------------------------------------------------------------------- */
@@ -201,7 +202,7 @@ struct snapshot_run *snapshot_start(const struct snapshot_place *place,
     }
     if (kg_make_dirs(store, 0700, err) < 0)
         return NULL;
-    struct cage_plan *plan = make_plan(place, wanted, store, err);
+    struct cage_plan *plan = snapshot_make_plan(place, wanted, store, err);
     if (plan == NULL)
         return NULL;
     struct snapshot_run *run = kg_alloc(sizeof(*run));
@@ -209,16 +210,16 @@ struct snapshot_run *snapshot_start(const struct snapshot_place *place,
     run->data = data;
     run->folder = kg_strdup(wanted->folder);
     const struct helper_run_options options = {.output_max = OUTPUT_MAX, .timeout_ms = TIMEOUT_MS};
-    run->run = helper_run_start(&place->helper, plan, &options, on_run, run, err);
+    run->run = helper_run_start(&place->helper, plan, &options, snapshot_on_run, run, err);
     cage_plan_free(plan);
     if (run->run != NULL)
         return run;
-    run_free(run);
+    snapshot_run_free(run);
     return NULL;
 }
 
 void snapshot_cancel(struct snapshot_run *run)
 {
     helper_run_cancel(run->run);
-    run_free(run);
+    snapshot_run_free(run);
 }

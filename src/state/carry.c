@@ -281,8 +281,8 @@ static int postgres_count_on(struct carry *carry, const struct carry_table *tabl
 
 /* -- a table ----------------------------------------------------------------------------------- */
 
-static int check_same(const struct carry_table *table, struct sum *sent, struct sum *there,
-                      struct kg_err *err)
+static int carry_check_same(const struct carry_table *table, struct sum *sent, struct sum *there,
+                            struct kg_err *err)
 {
     unsigned char first[crypto_generichash_BYTES], second[crypto_generichash_BYTES];
     crypto_generichash_final(&sent->hash, first, sizeof(first));
@@ -320,7 +320,7 @@ static int table_to_postgres(struct carry *carry, const struct carry_table *tabl
     if (result == 0)
         result = postgres_walk(carry, table, &there, NULL, NULL, err);
     if (result == 0)
-        result = check_same(table, &sent, &there, err);
+        result = carry_check_same(table, &sent, &there, err);
     if (result == 0)
         result = postgres_count_on(carry, table, err);
     *ret_rows = sent.rows;
@@ -343,7 +343,7 @@ static int table_to_sqlite(struct carry *carry, const struct carry_table *table,
     if (result == 0)
         result = sqlite_walk(carry, table, &there, NULL, NULL, err);
     if (result == 0)
-        result = check_same(table, &sent, &there, err);
+        result = carry_check_same(table, &sent, &there, err);
     *ret_rows = sent.rows;
     return result;
 }
@@ -399,7 +399,7 @@ static void close_both(struct carry *carry)
 
 /* -- init -------------------------------------------------------------------------------------- */
 
-static int name_of(struct postgres *postgres, char **ret_name, struct kg_err *err)
+static int carry_name_of(struct postgres *postgres, char **ret_name, struct kg_err *err)
 {
     PGresult *rows =
         postgres_ask(postgres, "SELECT name FROM kaged.cluster", "read its name", NULL, NULL, err);
@@ -412,7 +412,8 @@ static int name_of(struct postgres *postgres, char **ret_name, struct kg_err *er
 }
 
 /* Whether there is what the start expects. */
-static int check_start(struct carry *carry, enum state_cluster_start start, struct kg_err *err)
+static int carry_check_start(struct carry *carry, enum state_cluster_start start,
+                             struct kg_err *err)
 {
     int64_t version;
     int result = postgres_version(carry->postgres, &version, err);
@@ -432,7 +433,7 @@ static int init_within(struct carry *carry, const char *place, enum state_cluste
     kg_auto(kg_free) char *name = NULL;
     int result = postgres_migrate(carry->postgres, fresh.text, err);
     if (result == 0)
-        result = name_of(carry->postgres, &name, err);
+        result = carry_name_of(carry->postgres, &name, err);
     if (result == 0 && start == STATE_CLUSTER_FROM_LOCAL)
         result = sqlite_script(carry, "BEGIN", err);
     if (result == 0 && start == STATE_CLUSTER_FROM_LOCAL)
@@ -452,7 +453,7 @@ int state_cluster_init(const struct state_cluster_options *options, enum state_c
     struct carry carry = {.postgres = &postgres};
     int result = open_both(&carry, options, err);
     if (result == 0)
-        result = check_start(&carry, start, err);
+        result = carry_check_start(&carry, start, err);
     if (result == 0)
         result = postgres_step(&postgres, STATE_BEGIN_WRITE, err);
     if (result == 0) {
@@ -490,7 +491,7 @@ int state_cluster_to_local(const struct state_cluster_options *options, state_ca
     if (result == 0)
         result = postgres_step(&postgres, STATE_BEGIN_READ, err);
     if (result == 0)
-        result = name_of(&postgres, &name, err);
+        result = carry_name_of(&postgres, &name, err);
     if (result == 0)
         result = state_cluster_noted(options->place, &noted, err);
     if (result == 0 && (noted == NULL || strcmp(noted, name) != 0))

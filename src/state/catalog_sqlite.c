@@ -1,7 +1,7 @@
 /* The catalog's rows by SQLite. */
 #include "state/sqlite.h"
 
-static const char *text_at(sqlite3_stmt *row, int column)
+static const char *catalog_sqlite_text_at(sqlite3_stmt *row, int column)
 {
     return (const char *)sqlite3_column_text(row, column);
 }
@@ -24,14 +24,14 @@ static int sqlite_orgs(struct state *state, state_org_fn *visit, void *data, str
         return result;
     while ((code = sqlite3_step(row)) == SQLITE_ROW)
         visit(data, &(struct state_org){
-                        .id = text_at(row, 0),
-                        .name = text_at(row, 1),
-                        .domain = text_at(row, 2),
+                        .id = catalog_sqlite_text_at(row, 0),
+                        .name = catalog_sqlite_text_at(row, 1),
+                        .domain = catalog_sqlite_text_at(row, 2),
                         .active = sqlite3_column_int(row, 3) != 0,
                         .deleted = sqlite3_column_int(row, 4) != 0,
-                        .profile = text_at(row, 5),
-                        .settings = text_at(row, 6),
-                        .quota = text_at(row, 7),
+                        .profile = catalog_sqlite_text_at(row, 5),
+                        .settings = catalog_sqlite_text_at(row, 6),
+                        .quota = catalog_sqlite_text_at(row, 7),
                         .created_ms = sqlite3_column_int64(row, 8),
                     });
     return sqlite_finish(state, ORGS, code, err);
@@ -56,9 +56,9 @@ static int sqlite_principals(struct state *state, state_principal_fn *visit, voi
         return result;
     while ((code = sqlite3_step(row)) == SQLITE_ROW)
         visit(data, &(struct state_principal){
-                        .id = text_at(row, 0),
-                        .name = text_at(row, 1),
-                        .email = text_at(row, 2),
+                        .id = catalog_sqlite_text_at(row, 0),
+                        .name = catalog_sqlite_text_at(row, 1),
+                        .email = catalog_sqlite_text_at(row, 2),
                         .sys_admin = sqlite3_column_int(row, 3) != 0,
                         .created_ms = sqlite3_column_int64(row, 4),
                     });
@@ -90,8 +90,8 @@ static int sqlite_members(struct state *state, state_member_fn *visit, void *dat
         return result;
     while ((code = sqlite3_step(row)) == SQLITE_ROW)
         visit(data, &(struct state_member){
-                        .org = text_at(row, 0),
-                        .principal = text_at(row, 1),
+                        .org = catalog_sqlite_text_at(row, 0),
+                        .principal = catalog_sqlite_text_at(row, 1),
                         .is_admin = sqlite3_column_int(row, 2) != 0,
                         .created_ms = sqlite3_column_int64(row, 3),
                     });
@@ -122,17 +122,17 @@ static int sqlite_orchestrators(struct state *state, const char *org_or_null,
         return result;
     while ((code = sqlite3_step(row)) == SQLITE_ROW)
         visit(data, &(struct state_orchestrator){
-                        .id = text_at(row, 0),
-                        .org = text_at(row, 1),
-                        .name = text_at(row, 2),
-                        .framework = text_at(row, 3),
-                        .mode = text_at(row, 4),
-                        .tier = text_at(row, 5),
-                        .whoami = text_at(row, 6),
-                        .config = text_at(row, 7),
-                        .plugins = text_at(row, 8),
+                        .id = catalog_sqlite_text_at(row, 0),
+                        .org = catalog_sqlite_text_at(row, 1),
+                        .name = catalog_sqlite_text_at(row, 2),
+                        .framework = catalog_sqlite_text_at(row, 3),
+                        .mode = catalog_sqlite_text_at(row, 4),
+                        .tier = catalog_sqlite_text_at(row, 5),
+                        .whoami = catalog_sqlite_text_at(row, 6),
+                        .config = catalog_sqlite_text_at(row, 7),
+                        .plugins = catalog_sqlite_text_at(row, 8),
                         .deleted = sqlite3_column_int(row, 9) != 0,
-                        .created_by = text_at(row, 10),
+                        .created_by = catalog_sqlite_text_at(row, 10),
                         .created_ms = sqlite3_column_int64(row, 11),
                         .changed_ms = sqlite3_column_int64(row, 12),
                     });
@@ -178,17 +178,17 @@ static int sqlite_packages(struct state *state, const struct state_package_query
         return result;
     while ((code = sqlite3_step(row)) == SQLITE_ROW)
         visit(data, &(struct state_package){
-                        .id = text_at(row, 0),
-                        .org = text_at(row, 1),
-                        .pid = text_at(row, 2),
-                        .version = text_at(row, 3),
-                        .object = text_at(row, 4),
+                        .id = catalog_sqlite_text_at(row, 0),
+                        .org = catalog_sqlite_text_at(row, 1),
+                        .pid = catalog_sqlite_text_at(row, 2),
+                        .version = catalog_sqlite_text_at(row, 3),
+                        .object = catalog_sqlite_text_at(row, 4),
                         .bytes = sqlite3_column_int64(row, 5),
                         .enabled = sqlite3_column_int(row, 6) != 0,
                         .is_latest = sqlite3_column_int(row, 7) != 0,
-                        .card = text_at(row, 8),
-                        .document = text_at(row, 9),
-                        .uploaded_by = text_at(row, 10),
+                        .card = catalog_sqlite_text_at(row, 8),
+                        .document = catalog_sqlite_text_at(row, 9),
+                        .uploaded_by = catalog_sqlite_text_at(row, 10),
                         .created_ms = sqlite3_column_int64(row, 11),
                     });
     return sqlite_finish(state, PACKAGES, code, err);
@@ -215,8 +215,9 @@ static int sqlite_package_settings(struct state *state, const char *org, const c
     if (result < 0)
         return result;
     while ((code = sqlite3_step(row)) == SQLITE_ROW)
-        visit(data, &(struct state_package_setting){
-                        .org = text_at(row, 0), .pid = text_at(row, 1), .value = text_at(row, 2)});
+        visit(data, &(struct state_package_setting){.org = catalog_sqlite_text_at(row, 0),
+                                                    .pid = catalog_sqlite_text_at(row, 1),
+                                                    .value = catalog_sqlite_text_at(row, 2)});
     return sqlite_finish(state, PACKAGE_SETTINGS, code, err);
 }
 
@@ -244,10 +245,10 @@ static int sqlite_package_grants(struct state *state, const char *org, const cha
         return result;
     while ((code = sqlite3_step(row)) == SQLITE_ROW)
         visit(data, &(struct state_package_grant){
-                        .org = text_at(row, 0),
-                        .pid = text_at(row, 1),
-                        .capability = text_at(row, 2),
-                        .granted_by = text_at(row, 3),
+                        .org = catalog_sqlite_text_at(row, 0),
+                        .pid = catalog_sqlite_text_at(row, 1),
+                        .capability = catalog_sqlite_text_at(row, 2),
+                        .granted_by = catalog_sqlite_text_at(row, 3),
                         .at_ms = sqlite3_column_int64(row, 4),
                     });
     return sqlite_finish(state, PACKAGE_GRANTS, code, err);
@@ -278,11 +279,11 @@ static int sqlite_llm_configs(struct state *state, const char *org, const char *
         return result;
     while ((code = sqlite3_step(row)) == SQLITE_ROW)
         visit(data, &(struct state_llm_config){
-                        .id = text_at(row, 0),
-                        .org = text_at(row, 1),
-                        .name = text_at(row, 2),
-                        .value = text_at(row, 3),
-                        .box = text_at(row, 4),
+                        .id = catalog_sqlite_text_at(row, 0),
+                        .org = catalog_sqlite_text_at(row, 1),
+                        .name = catalog_sqlite_text_at(row, 2),
+                        .value = catalog_sqlite_text_at(row, 3),
+                        .box = catalog_sqlite_text_at(row, 4),
                         .created_ms = sqlite3_column_int64(row, 5),
                         .changed_ms = sqlite3_column_int64(row, 6),
                     });

@@ -328,7 +328,8 @@ static int wait_for_database(struct postgres *postgres, uint64_t wait_ms, struct
     return result;
 }
 
-static int check_name(struct postgres *postgres, const char *place, struct kg_err *err)
+static int state_cluster_check_name(struct postgres *postgres, const char *place,
+                                    struct kg_err *err)
 {
     kg_auto(kg_free) char *noted = NULL;
     int result = state_cluster_noted(place, &noted, err);
@@ -381,7 +382,7 @@ static int cluster_take(struct state_cluster *cluster, uint64_t wait_ms, struct 
     if (result == 0)
         result = migrate_if_older(guard, err);
     if (result == 0)
-        result = check_name(guard, cluster->place, err);
+        result = state_cluster_check_name(guard, cluster->place, err);
     if (result == 0)
         result = guard_tell(
             cluster, "UPDATE kaged.cluster SET holder = $1::text, incarnation = $2::text", err);

@@ -10,7 +10,7 @@
 #define BUSY_WAIT_MS  10
 #define BUSY_TRIES    1000
 
-static int fail(sqlite3 *db, int code, const char *path, struct kg_err *err)
+static int state_copy_fail(sqlite3 *db, int code, const char *path, struct kg_err *err)
 {
     return kg_fail(err, KG_E_IO, "copy the database %s: %s", path,
                    db ? sqlite3_errmsg(db) : sqlite3_errstr(code));
@@ -22,7 +22,7 @@ static int copy_pages(sqlite3 *from, sqlite3 *to, const char *path, struct kg_er
     int code, tries = 0;
     sqlite3_backup *backup = sqlite3_backup_init(to, "main", from, "main");
     if (backup == NULL)
-        return fail(to, SQLITE_ERROR, path, err);
+        return state_copy_fail(to, SQLITE_ERROR, path, err);
     do {
         code = sqlite3_backup_step(backup, tries == 0 ? -1 : PAGES_AT_ONCE);
         if (code == SQLITE_BUSY || code == SQLITE_LOCKED)
@@ -30,7 +30,7 @@ static int copy_pages(sqlite3 *from, sqlite3 *to, const char *path, struct kg_er
     } while (code == SQLITE_OK ||
              ((code == SQLITE_BUSY || code == SQLITE_LOCKED) && ++tries < BUSY_TRIES));
     sqlite3_backup_finish(backup);
-    return code == SQLITE_DONE ? 0 : fail(NULL, code, path, err);
+    return code == SQLITE_DONE ? 0 : state_copy_fail(NULL, code, path, err);
 }
 
 int state_copy_file(const char *from, const char *to, struct kg_err *err)
@@ -46,7 +46,7 @@ int state_copy_file(const char *from, const char *to, struct kg_err *err)
         sqlite3_db_config(source, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, NULL);
         result = copy_pages(source, target, from, err);
     } else {
-        result = fail(target ? target : source, code, from, err);
+        result = state_copy_fail(target ? target : source, code, from, err);
     }
     sqlite3_close(target);
     sqlite3_close(source);

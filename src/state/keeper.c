@@ -61,7 +61,7 @@ static int write_prompt(struct state *state, const void *row, struct kg_err *err
     return state_prompt_set(state, row, err);
 }
 
-static int write_question(struct state *state, const void *row, struct kg_err *err)
+static int keeper_write_question(struct state *state, const void *row, struct kg_err *err)
 {
     return state_question_set(state, row, err);
 }
@@ -131,7 +131,7 @@ static const struct row_kind prompt_kind = {
     {TEXT(prompt, project), TEXT(prompt, path), TEXT(prompt, hash)}};
 static const struct row_kind question_kind = {
     sizeof(struct state_question),
-    write_question,
+    keeper_write_question,
     10,
     {TEXT(question, id), TEXT(question, session), TEXT(question, agent), TEXT(question, plugin),
      TEXT(question, kind), TEXT(question, title), TEXT(question, schema), TEXT(question, url),
@@ -174,13 +174,13 @@ static const struct row_kind no_kind = {1, write_nothing, 0, {0}};
 
 /* -- one write --------------------------------------------------------------------------------- */
 
-static void run(struct loop_job *job)
+static void keeper_run(struct loop_job *job)
 {
     struct write *write = KG_CONTAINER(job, struct write, job);
     write->result = write->kind->write(write->keeper->state, write->row, &write->err);
 }
 
-static void on_done(struct loop_job *job)
+static void keeper_on_done(struct loop_job *job)
 {
     struct write *write = KG_CONTAINER(job, struct write, job);
     write->keeper->waiting--;
@@ -192,8 +192,8 @@ static void on_done(struct loop_job *job)
     free(write);
 }
 
-static void ask(struct state_keeper *keeper, const struct row_kind *kind, const void *row,
-                state_kept_fn *on_kept, void *data)
+static void keeper_ask(struct state_keeper *keeper, const struct row_kind *kind, const void *row,
+                       state_kept_fn *on_kept, void *data)
 {
     struct write *write = kg_alloc(sizeof(*write));
     *write = (struct write){.keeper = keeper, .kind = kind, .on_kept = on_kept, .data = data};
@@ -203,8 +203,8 @@ static void ask(struct state_keeper *keeper, const struct row_kind *kind, const 
         const char **text = (const char **)((char *)write->row + kind->texts[i]);
         *text = write->texts[i] = kg_strdup(*text);
     }
-    write->job.run = run;
-    write->job.done = on_done;
+    write->job.run = keeper_run;
+    write->job.done = keeper_on_done;
     keeper->waiting++;
     loop_worker_submit(keeper->worker, &write->job);
 }
@@ -212,84 +212,84 @@ static void ask(struct state_keeper *keeper, const struct row_kind *kind, const 
 void state_keep_question(struct state_keeper *keeper, const struct state_question *question,
                          state_kept_fn *on_kept, void *data)
 {
-    ask(keeper, &question_kind, question, on_kept, data);
+    keeper_ask(keeper, &question_kind, question, on_kept, data);
 }
 
 void state_keep_choice(struct state_keeper *keeper, const struct state_plugin_choice *choice,
                        state_kept_fn *on_kept, void *data)
 {
-    ask(keeper, &choice_kind, choice, on_kept, data);
+    keeper_ask(keeper, &choice_kind, choice, on_kept, data);
 }
 
 void state_keep_failure(struct state_keeper *keeper, const struct state_failure *failure,
                         state_kept_fn *on_kept, void *data)
 {
-    ask(keeper, &failure_kind, failure, on_kept, data);
+    keeper_ask(keeper, &failure_kind, failure, on_kept, data);
 }
 
 void state_keep_script_grant(struct state_keeper *keeper, const struct state_script_grant *grant,
                              state_kept_fn *on_kept, void *data)
 {
-    ask(keeper, &script_grant_kind, grant, on_kept, data);
+    keeper_ask(keeper, &script_grant_kind, grant, on_kept, data);
 }
 
 void state_keep_prompt(struct state_keeper *keeper, const struct state_prompt *prompt,
                        state_kept_fn *on_kept, void *data)
 {
-    ask(keeper, &prompt_kind, prompt, on_kept, data);
+    keeper_ask(keeper, &prompt_kind, prompt, on_kept, data);
 }
 
 void state_keep_credential(struct state_keeper *keeper, const struct state_credential *credential,
                            state_kept_fn *on_kept, void *data)
 {
-    ask(keeper, &credential_kind, credential, on_kept, data);
+    keeper_ask(keeper, &credential_kind, credential, on_kept, data);
 }
 
 void state_forget_credential(struct state_keeper *keeper, const char *id, state_kept_fn *on_kept,
                              void *data)
 {
-    ask(keeper, &credential_removal, &id, on_kept, data);
+    keeper_ask(keeper, &credential_removal, &id, on_kept, data);
 }
 
 void state_keep_mcp_setting(struct state_keeper *keeper, const struct state_mcp_setting *setting,
                             state_kept_fn *on_kept, void *data)
 {
-    ask(keeper, &mcp_setting_kind, setting, on_kept, data);
+    keeper_ask(keeper, &mcp_setting_kind, setting, on_kept, data);
 }
 
 void state_keep_mcp_calls(struct state_keeper *keeper, const struct state_mcp_calls *calls,
                           state_kept_fn *on_kept, void *data)
 {
-    ask(keeper, &mcp_calls_kind, calls, on_kept, data);
+    keeper_ask(keeper, &mcp_calls_kind, calls, on_kept, data);
 }
 
 void state_keep_consent(struct state_keeper *keeper, const struct state_consent *consent,
                         state_kept_fn *on_kept, void *data)
 {
-    ask(keeper, &consent_kind, consent, on_kept, data);
+    keeper_ask(keeper, &consent_kind, consent, on_kept, data);
 }
 
 void state_forget_consent(struct state_keeper *keeper, const char *id, state_kept_fn *on_kept,
                           void *data)
 {
-    ask(keeper, &consent_removal, &id, on_kept, data);
+    keeper_ask(keeper, &consent_removal, &id, on_kept, data);
 }
 
 void state_keep_activation(struct state_keeper *keeper, const struct state_activation *activation,
                            state_kept_fn *on_kept, void *data)
 {
-    ask(keeper, &activation_kind, activation, on_kept, data);
+    keeper_ask(keeper, &activation_kind, activation, on_kept, data);
 }
 
 void state_keep_project(struct state_keeper *keeper, const struct state_project *project,
                         state_kept_fn *on_kept, void *data)
 {
-    ask(keeper, &project_kind, project, on_kept, data);
+    keeper_ask(keeper, &project_kind, project, on_kept, data);
 }
 
 void state_when_kept(struct state_keeper *keeper, state_kept_fn *on_kept, void *data)
 {
-    ask(keeper, &no_kind, "", on_kept, data);
+    keeper_ask(keeper, &no_kind, "", on_kept, data);
 }
 
 /* -- tasks ------------------------------------------------------------------------------------- */

@@ -18,7 +18,7 @@ static bool pg_in_transaction(struct state *state)
 /* -- sessions ---------------------------------------------------------------------------------- */
 
 /* The one number that a statement gives back; *ret_number is untouched if it gives none. */
-static int take_number(struct state *state, PGresult *rows, int64_t *ret_number)
+static int sessions_postgres_take_number(struct state *state, PGresult *rows, int64_t *ret_number)
 {
     const struct postgres *postgres = &postgres_own(state)->postgres;
     if (postgres->pq->PQntuples(rows) > 0)
@@ -36,7 +36,7 @@ static int pg_session_add(struct state *state, const struct state_session *sessi
         session->workdir, session->seat, session->state, session->operator_id, session->parent,
         session->parent_entry, session->created_ms, session->updated_ms, session->entries,
         session->title, session->branch, session->left_by);
-    return result < 0 ? result : take_number(state, rows, ret_number);
+    return result < 0 ? result : sessions_postgres_take_number(state, rows, ret_number);
 }
 
 static int pg_session_set(struct state *state, const struct state_session *session,
@@ -46,7 +46,8 @@ static int pg_session_set(struct state *state, const struct state_session *sessi
                         session->state, session->updated_ms, session->entries, session->title);
 }
 
-static int visit_sessions(struct postgres_row *row, state_session_fn *visit, void *data)
+static int sessions_postgres_visit_sessions(struct postgres_row *row, state_session_fn *visit,
+                                            void *data)
 {
     while (postgres_next(row)) {
         const struct state_session session = {
@@ -76,7 +77,7 @@ static int pg_session_get(struct state *state, const char *id, state_session_fn 
 {
     struct postgres_row row;
     int result = postgres_begin(state, PG_SESSION_GET, &row, err, "t", id);
-    return result < 0 ? result : visit_sessions(&row, visit, data);
+    return result < 0 ? result : sessions_postgres_visit_sessions(&row, visit, data);
 }
 
 static int pg_sessions(struct state *state, const struct state_session_query *query,
@@ -87,7 +88,7 @@ static int pg_sessions(struct state *state, const struct state_session_query *qu
                                 &row, err, query->project_id ? "tttiitt" : "tttii", query->first,
                                 query->past, query->state, query->limit, (int64_t)query->left,
                                 query->project_id, query->operator_id);
-    return result < 0 ? result : visit_sessions(&row, visit, data);
+    return result < 0 ? result : sessions_postgres_visit_sessions(&row, visit, data);
 }
 
 static int pg_session_copy(struct state *state, int64_t from, int64_t to, int64_t cut,
@@ -109,7 +110,7 @@ static int pg_session_of_branch(struct state *state, const char *branch, state_s
 {
     struct postgres_row row;
     int result = postgres_begin(state, PG_SESSION_OF_BRANCH, &row, err, "t", branch);
-    return result < 0 ? result : visit_sessions(&row, visit, data);
+    return result < 0 ? result : sessions_postgres_visit_sessions(&row, visit, data);
 }
 
 static int pg_session_rewritten(struct state *state, int64_t from, int64_t to, struct kg_err *err)
@@ -231,7 +232,8 @@ static int pg_entry_add(struct state *state, int64_t session, const struct state
                         (int64_t)entry->content.length, entry->content);
 }
 
-static void take_entry(const struct postgres_row *row, struct state_entry *ret_entry)
+static void sessions_postgres_take_entry(const struct postgres_row *row,
+                                         struct state_entry *ret_entry)
 {
     *ret_entry = (struct state_entry){
         .seq = postgres_int(row, 0),
@@ -277,7 +279,7 @@ static int pg_entries(struct state *state, const struct state_entry_query *query
         return result;
     while (postgres_next(&row)) {
         struct state_entry entry;
-        take_entry(&row, &entry);
+        sessions_postgres_take_entry(&row, &entry);
         if (!visit(data, &entry)) {
             postgres_end(&row);
             break;
@@ -350,7 +352,7 @@ static int pg_agent_add(struct state *state, int64_t session, const struct state
                                 more->entries, more->tokens, more->generation);
     if (result < 0)
         return result;
-    return take_number(state, rows, ret_tokens != NULL ? ret_tokens : &tokens);
+    return sessions_postgres_take_number(state, rows, ret_tokens != NULL ? ret_tokens : &tokens);
 }
 
 static int pg_agent_sum(struct state *state, int64_t session, const char *path, struct kg_err *err)

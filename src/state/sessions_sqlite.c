@@ -1,7 +1,7 @@
 /* Sessions by SQLite. */
 #include "state/sqlite.h"
 
-static const char *text_at(sqlite3_stmt *row, int column)
+static const char *sessions_sqlite_text_at(sqlite3_stmt *row, int column)
 {
     return (const char *)sqlite3_column_text(row, column);
 }
@@ -80,27 +80,28 @@ static int sqlite_session_set(struct state *state, const struct state_session *s
 }
 
 /* Steps through the rows of a statement that was started. */
-static int visit_sessions(struct state *state, enum statement which, sqlite3_stmt *row,
-                          state_session_fn *visit, void *data, struct kg_err *err)
+static int sessions_sqlite_visit_sessions(struct state *state, enum statement which,
+                                          sqlite3_stmt *row, state_session_fn *visit, void *data,
+                                          struct kg_err *err)
 {
     int code;
     while ((code = sqlite3_step(row)) == SQLITE_ROW) {
         const struct state_session session = {
             .number = sqlite3_column_int64(row, 0),
-            .id = text_at(row, 1),
-            .project_id = text_at(row, 2),
-            .workdir = text_at(row, 3),
-            .seat = text_at(row, 4),
-            .state = text_at(row, 5),
-            .operator_id = text_at(row, 6),
-            .parent = text_at(row, 7),
-            .parent_entry = text_at(row, 8),
+            .id = sessions_sqlite_text_at(row, 1),
+            .project_id = sessions_sqlite_text_at(row, 2),
+            .workdir = sessions_sqlite_text_at(row, 3),
+            .seat = sessions_sqlite_text_at(row, 4),
+            .state = sessions_sqlite_text_at(row, 5),
+            .operator_id = sessions_sqlite_text_at(row, 6),
+            .parent = sessions_sqlite_text_at(row, 7),
+            .parent_entry = sessions_sqlite_text_at(row, 8),
             .created_ms = sqlite3_column_int64(row, 9),
             .updated_ms = sqlite3_column_int64(row, 10),
             .entries = sqlite3_column_int64(row, 11),
-            .title = text_at(row, 12),
-            .branch = text_at(row, 13),
-            .left_by = text_at(row, 14),
+            .title = sessions_sqlite_text_at(row, 12),
+            .branch = sessions_sqlite_text_at(row, 13),
+            .left_by = sessions_sqlite_text_at(row, 14),
         };
         visit(data, &session);
     }
@@ -112,7 +113,8 @@ static int sqlite_session_get(struct state *state, const char *id, state_session
 {
     sqlite3_stmt *row;
     int result = sqlite_start(state, SESSION_GET, &row, err, "t", id);
-    return result < 0 ? result : visit_sessions(state, SESSION_GET, row, visit, data, err);
+    return result < 0 ? result
+                      : sessions_sqlite_visit_sessions(state, SESSION_GET, row, visit, data, err);
 }
 
 static int sqlite_sessions(struct state *state, const struct state_session_query *query,
@@ -123,7 +125,8 @@ static int sqlite_sessions(struct state *state, const struct state_session_query
     int result = sqlite_start(state, which, &row, err, query->project_id ? "tttiitt" : "tttii",
                               query->first, query->past, query->state, query->limit,
                               (int64_t)query->left, query->project_id, query->operator_id);
-    return result < 0 ? result : visit_sessions(state, which, row, visit, data, err);
+    return result < 0 ? result
+                      : sessions_sqlite_visit_sessions(state, which, row, visit, data, err);
 }
 
 static int sqlite_session_copy(struct state *state, int64_t from, int64_t to, int64_t cut,
@@ -147,7 +150,9 @@ static int sqlite_session_of_branch(struct state *state, const char *branch,
 {
     sqlite3_stmt *row;
     int result = sqlite_start(state, SESSION_OF_BRANCH, &row, err, "t", branch);
-    return result < 0 ? result : visit_sessions(state, SESSION_OF_BRANCH, row, visit, data, err);
+    return result < 0
+               ? result
+               : sessions_sqlite_visit_sessions(state, SESSION_OF_BRANCH, row, visit, data, err);
 }
 
 static int sqlite_session_rewritten(struct state *state, int64_t from, int64_t to,
@@ -178,11 +183,11 @@ static int sqlite_move_last(struct state *state, const char *session, state_move
         const struct state_move move = {
             .number = sqlite3_column_int64(row, 0),
             .session = session,
-            .act = text_at(row, 1),
-            .from_branch = text_at(row, 2),
-            .to_branch = text_at(row, 3),
-            .entry = text_at(row, 4),
-            .snapshot = text_at(row, 5),
+            .act = sessions_sqlite_text_at(row, 1),
+            .from_branch = sessions_sqlite_text_at(row, 2),
+            .to_branch = sessions_sqlite_text_at(row, 3),
+            .entry = sessions_sqlite_text_at(row, 4),
+            .snapshot = sessions_sqlite_text_at(row, 5),
             .at_ms = sqlite3_column_int64(row, 6),
         };
         visit(data, &move);
@@ -221,15 +226,15 @@ static int sqlite_snapshots(struct state *state, const struct state_snapshot_que
         return result;
     while ((code = sqlite3_step(row)) == SQLITE_ROW) {
         const struct state_snapshot snapshot = {
-            .id = text_at(row, 0),
-            .session = text_at(row, 1),
-            .entry = text_at(row, 2),
-            .folder = text_at(row, 3),
-            .way = text_at(row, 4),
-            .tree = text_at(row, 5),
+            .id = sessions_sqlite_text_at(row, 0),
+            .session = sessions_sqlite_text_at(row, 1),
+            .entry = sessions_sqlite_text_at(row, 2),
+            .folder = sessions_sqlite_text_at(row, 3),
+            .way = sessions_sqlite_text_at(row, 4),
+            .tree = sessions_sqlite_text_at(row, 5),
             .files = sqlite3_column_int64(row, 6),
             .bytes = sqlite3_column_int64(row, 7),
-            .left_out = text_at(row, 8),
+            .left_out = sessions_sqlite_text_at(row, 8),
             .at_ms = sqlite3_column_int64(row, 9),
         };
         visit(data, &snapshot);
@@ -256,7 +261,7 @@ static int sqlite_restores(struct state *state, state_restore_fn *visit, void *d
     if (result < 0)
         return result;
     while ((code = sqlite3_step(row)) == SQLITE_ROW)
-        visit(data, text_at(row, 0), text_at(row, 1));
+        visit(data, sessions_sqlite_text_at(row, 0), sessions_sqlite_text_at(row, 1));
     return sqlite_finish(state, RESTORES, code, err);
 }
 
@@ -274,16 +279,16 @@ static int sqlite_entry_add(struct state *state, int64_t session, const struct s
                       (int64_t)entry->content.length);
 }
 
-static void take_entry(sqlite3_stmt *row, struct state_entry *ret_entry)
+static void sessions_sqlite_take_entry(sqlite3_stmt *row, struct state_entry *ret_entry)
 {
     *ret_entry = (struct state_entry){
         .seq = sqlite3_column_int64(row, 0),
-        .id = text_at(row, 1),
-        .agent = text_at(row, 2),
-        .kind = text_at(row, 3),
-        .role = text_at(row, 4),
-        .source = text_at(row, 5),
-        .parent = text_at(row, 6),
+        .id = sessions_sqlite_text_at(row, 1),
+        .agent = sessions_sqlite_text_at(row, 2),
+        .kind = sessions_sqlite_text_at(row, 3),
+        .role = sessions_sqlite_text_at(row, 4),
+        .source = sessions_sqlite_text_at(row, 5),
+        .parent = sessions_sqlite_text_at(row, 6),
         .rank = sqlite3_column_int64(row, 7),
         .superseded = sqlite3_column_int64(row, 8),
         .pinned = sqlite3_column_int(row, 9),
@@ -322,7 +327,7 @@ static int sqlite_entries(struct state *state, const struct state_entry_query *q
     struct state_entry entry;
     int code;
     while ((code = sqlite3_step(row)) == SQLITE_ROW) {
-        take_entry(row, &entry);
+        sessions_sqlite_take_entry(row, &entry);
         if (!visit(data, &entry))
             break;
     }
@@ -423,7 +428,7 @@ static int sqlite_agents(struct state *state, int64_t session, const char *path,
         return result;
     int code;
     while ((code = sqlite3_step(row)) == SQLITE_ROW) {
-        const struct state_agent agent = {.path = text_at(row, 0),
+        const struct state_agent agent = {.path = sessions_sqlite_text_at(row, 0),
                                           .entries = sqlite3_column_int64(row, 1),
                                           .tokens = sqlite3_column_int64(row, 2),
                                           .generation = sqlite3_column_int64(row, 3)};

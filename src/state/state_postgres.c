@@ -42,7 +42,7 @@ static void pg_close(struct state *base)
 
 /* -- what is the node's own -------------------------------------------------------------------- */
 
-static struct state *local_of(struct state *state)
+static struct state *state_postgres_local_of(struct state *state)
 {
     return postgres_own(state)->local;
 }
@@ -50,48 +50,48 @@ static struct state *local_of(struct state *state)
 static int pg_audit_head_get(struct state *state, struct state_audit_head *ret_head,
                              bool *ret_found, struct kg_err *err)
 {
-    return state_audit_head_get(local_of(state), ret_head, ret_found, err);
+    return state_audit_head_get(state_postgres_local_of(state), ret_head, ret_found, err);
 }
 
 static int pg_audit_head_set(struct state *state, const struct state_audit_head *head, bool synced,
                              struct kg_err *err)
 {
-    return state_sqlite.audit_head_set(local_of(state), head, synced, err);
+    return state_sqlite.audit_head_set(state_postgres_local_of(state), head, synced, err);
 }
 
 static int pg_plugin_choice_set(struct state *state, const struct state_plugin_choice *choice,
                                 struct kg_err *err)
 {
-    return state_plugin_choice_set(local_of(state), choice, err);
+    return state_plugin_choice_set(state_postgres_local_of(state), choice, err);
 }
 
 static int pg_plugin_choices(struct state *state, state_plugin_choice_fn *visit, void *data,
                              struct kg_err *err)
 {
-    return state_plugin_choices(local_of(state), visit, data, err);
+    return state_plugin_choices(state_postgres_local_of(state), visit, data, err);
 }
 
 static int pg_failure_set(struct state *state, const struct state_failure *failure,
                           struct kg_err *err)
 {
-    return state_failure_set(local_of(state), failure, err);
+    return state_failure_set(state_postgres_local_of(state), failure, err);
 }
 
 static int pg_failures(struct state *state, state_failure_fn *visit, void *data, struct kg_err *err)
 {
-    return state_failures(local_of(state), visit, data, err);
+    return state_failures(state_postgres_local_of(state), visit, data, err);
 }
 
 static int pg_script_grant_set(struct state *state, const struct state_script_grant *grant,
                                struct kg_err *err)
 {
-    return state_script_grant_set(local_of(state), grant, err);
+    return state_script_grant_set(state_postgres_local_of(state), grant, err);
 }
 
 static int pg_script_grants(struct state *state, state_script_grant_fn *visit, void *data,
                             struct kg_err *err)
 {
-    return state_script_grants(local_of(state), visit, data, err);
+    return state_script_grants(state_postgres_local_of(state), visit, data, err);
 }
 
 /* -- prompts that a plugin could write --------------------------------------------------------- */
@@ -180,7 +180,8 @@ static int pg_credential_remove(struct state *state, const char *id, struct kg_e
     return postgres_run(state, PG_CREDENTIAL_REMOVE, err, "t", id);
 }
 
-static bool take_credential(const struct postgres_row *row, struct state_credential *ret_credential)
+static bool state_postgres_take_credential(const struct postgres_row *row,
+                                           struct state_credential *ret_credential)
 {
     struct kg_str hash = postgres_bytes(row, 2);
     *ret_credential = (struct state_credential){
@@ -210,7 +211,7 @@ static int pg_credentials(struct state *state, state_credential_fn *visit, void 
     if (result < 0)
         return result;
     while (postgres_next(&row))
-        if (take_credential(&row, &credential))
+        if (state_postgres_take_credential(&row, &credential))
             visit(data, &credential);
     return 0;
 }
@@ -251,7 +252,7 @@ static int pg_mcp_calls_add(struct state *state, const struct state_mcp_calls *c
     return result;
 }
 
-static struct state_mcp_call take_mcp_call(const struct postgres_row *row)
+static struct state_mcp_call state_postgres_take_mcp_call(const struct postgres_row *row)
 {
     return (struct state_mcp_call){
         .id = postgres_int(row, 0),
@@ -310,7 +311,7 @@ static int pg_mcp_calls(struct state *state, const struct state_mcp_query *query
     if (result < 0)
         return result;
     while (postgres_next(&row)) {
-        const struct state_mcp_call call = take_mcp_call(&row);
+        const struct state_mcp_call call = state_postgres_take_mcp_call(&row);
         visit(data, &call);
     }
     return 0;

@@ -126,7 +126,7 @@ static int migrate(struct sqlite_state *state, struct kg_err *err)
  * SQLite would make the file readable for everyone. Only a file that did not exist may be opened
  * here: closing any descriptor of an open database drops all of the process's locks on it.
  */
-static int make_file(const char *path, struct kg_err *err)
+static int state_sqlite_make_file(const char *path, struct kg_err *err)
 {
     kg_auto(kg_close) int fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     if (fd < 0 && errno != EEXIST)
@@ -157,7 +157,7 @@ static void close_state(struct sqlite_state *state)
     free(state);
 }
 
-static void cleanup(struct sqlite_state **state)
+static void state_sqlite_cleanup(struct sqlite_state **state)
 {
     if (*state != NULL)
         close_state(*state);
@@ -175,9 +175,9 @@ static int open_database(struct sqlite_state *state, int flags, struct kg_err *e
 
 static struct state *sqlite_open(const char *path, struct kg_err *err)
 {
-    if (make_file(path, err) < 0)
+    if (state_sqlite_make_file(path, err) < 0)
         return NULL;
-    kg_auto(cleanup) struct sqlite_state *state = kg_alloc(sizeof(*state));
+    kg_auto(state_sqlite_cleanup) struct sqlite_state *state = kg_alloc(sizeof(*state));
     state->path = kg_strdup(path);
     if (open_database(state, SQLITE_OPEN_READWRITE, err) < 0 ||
         sqlite_execute(state, "PRAGMA journal_mode = WAL", "switch to WAL", err) < 0 ||
@@ -214,7 +214,7 @@ static int copy_database(struct sqlite_state *state, struct kg_err *err)
 
 static struct state *sqlite_open_readonly(const char *path, struct kg_err *err)
 {
-    kg_auto(cleanup) struct sqlite_state *state = kg_alloc(sizeof(*state));
+    kg_auto(state_sqlite_cleanup) struct sqlite_state *state = kg_alloc(sizeof(*state));
     state->path = kg_strdup(path);
     if (access(path, W_OK) < 0 && errno == EROFS && copy_database(state, err) < 0)
         return NULL;
@@ -245,7 +245,7 @@ static bool take_blob(sqlite3_stmt *row, int column, unsigned char *ret_bytes, i
     return true;
 }
 
-static bool take_head(sqlite3_stmt *row, struct state_audit_head *ret_head)
+static bool state_sqlite_take_head(sqlite3_stmt *row, struct state_audit_head *ret_head)
 {
     ret_head->first_block = (uint64_t)sqlite3_column_int64(row, 0);
     ret_head->block = (uint64_t)sqlite3_column_int64(row, 2);
@@ -270,7 +270,7 @@ static int sqlite_audit_head_get(struct state *base, struct state_audit_head *re
     struct state_audit_head head = {0};
     int code = sqlite3_step(statement);
     bool found = code == SQLITE_ROW;
-    bool whole = found && take_head(statement, &head);
+    bool whole = found && state_sqlite_take_head(statement, &head);
     result = sqlite_finish(base, HEAD_GET, code, err);
     if (result < 0)
         return result;
@@ -309,7 +309,7 @@ static int sqlite_plugin_choice_set(struct state *state, const struct state_plug
                       (int64_t)(choice->choice == STATE_ENABLED));
 }
 
-static const char *text_at(sqlite3_stmt *row, int column)
+static const char *state_sqlite_text_at(sqlite3_stmt *row, int column)
 {
     const unsigned char *text = sqlite3_column_text(row, column);
     return text ? (const char *)text : "";
@@ -325,7 +325,7 @@ static int sqlite_plugin_choices(struct state *state, state_plugin_choice_fn *vi
         return result;
     while ((code = sqlite3_step(row)) == SQLITE_ROW)
         visit(data, &(struct state_plugin_choice){
-                        .plugin = text_at(row, 0),
+                        .plugin = state_sqlite_text_at(row, 0),
                         .choice = sqlite3_column_int(row, 1) ? STATE_ENABLED : STATE_DISABLED,
                     });
     return sqlite_finish(state, CHOICES, code, err);
@@ -350,7 +350,8 @@ static int sqlite_failures(struct state *state, state_failure_fn *visit, void *d
     if (result < 0)
         return result;
     while ((code = sqlite3_step(row)) == SQLITE_ROW)
-        visit(data, &(struct state_failure){text_at(row, 0), text_at(row, 1)});
+        visit(data,
+              &(struct state_failure){state_sqlite_text_at(row, 0), state_sqlite_text_at(row, 1)});
     return sqlite_finish(state, FAILURES, code, err);
 }
 
@@ -373,7 +374,8 @@ static int sqlite_script_grants(struct state *state, state_script_grant_fn *visi
     if (result < 0)
         return result;
     while ((code = sqlite3_step(row)) == SQLITE_ROW)
-        visit(data, &(struct state_script_grant){text_at(row, 0), text_at(row, 1)});
+        visit(data, &(struct state_script_grant){state_sqlite_text_at(row, 0),
+                                                 state_sqlite_text_at(row, 1)});
     return sqlite_finish(state, SCRIPT_GRANTS, code, err);
 }
 
@@ -394,7 +396,9 @@ static int sqlite_prompts(struct state *state, state_prompt_fn *visit, void *dat
     if (result < 0)
         return result;
     while ((code = sqlite3_step(row)) == SQLITE_ROW)
-        visit(data, &(struct state_prompt){text_at(row, 0), text_at(row, 1), text_at(row, 2)});
+        visit(data,
+              &(struct state_prompt){state_sqlite_text_at(row, 0), state_sqlite_text_at(row, 1),
+                                     state_sqlite_text_at(row, 2)});
     return sqlite_finish(state, PROMPTS, code, err);
 }
 
@@ -423,18 +427,18 @@ static int sqlite_questions(struct state *state, const char *session, state_ques
         return result;
     while ((code = sqlite3_step(row)) == SQLITE_ROW)
         visit(data, &(struct state_question){
-                        .id = text_at(row, 0),
-                        .session = text_at(row, 1),
-                        .agent = text_at(row, 2),
-                        .plugin = text_at(row, 3),
-                        .kind = text_at(row, 4),
-                        .title = text_at(row, 5),
-                        .schema = text_at(row, 6),
-                        .url = text_at(row, 7),
+                        .id = state_sqlite_text_at(row, 0),
+                        .session = state_sqlite_text_at(row, 1),
+                        .agent = state_sqlite_text_at(row, 2),
+                        .plugin = state_sqlite_text_at(row, 3),
+                        .kind = state_sqlite_text_at(row, 4),
+                        .title = state_sqlite_text_at(row, 5),
+                        .schema = state_sqlite_text_at(row, 6),
+                        .url = state_sqlite_text_at(row, 7),
                         .asked_ms = sqlite3_column_int64(row, 8),
                         .deadline_ms = sqlite3_column_int64(row, 9),
-                        .state = text_at(row, 10),
-                        .answered_by = text_at(row, 11),
+                        .state = state_sqlite_text_at(row, 10),
+                        .answered_by = state_sqlite_text_at(row, 11),
                         .ended_ms = sqlite3_column_int64(row, 12),
                     });
     return sqlite_finish(state, QUESTIONS, code, err);
@@ -459,14 +463,15 @@ static int sqlite_credential_remove(struct state *state, const char *id, struct 
     return sqlite_run_synced(state, CREDENTIAL_REMOVE, err, "t", id);
 }
 
-static bool take_credential(sqlite3_stmt *row, struct state_credential *ret_credential)
+static bool state_sqlite_take_credential(sqlite3_stmt *row, struct state_credential *ret_credential)
 {
     *ret_credential = (struct state_credential){
-        .id = text_at(row, 0),
-        .kind = strcmp(text_at(row, 1), kind_names[STATE_TOKEN]) == 0 ? STATE_TOKEN : STATE_SESSION,
-        .name = text_at(row, 3),
-        .scopes = text_at(row, 4),
-        .operator_id = text_at(row, 5),
+        .id = state_sqlite_text_at(row, 0),
+        .kind = strcmp(state_sqlite_text_at(row, 1), kind_names[STATE_TOKEN]) == 0 ? STATE_TOKEN
+                                                                                   : STATE_SESSION,
+        .name = state_sqlite_text_at(row, 3),
+        .scopes = state_sqlite_text_at(row, 4),
+        .operator_id = state_sqlite_text_at(row, 5),
         .created_ms = sqlite3_column_int64(row, 6),
         .expires_ms = sqlite3_column_int64(row, 7),
         .profile = (const char *)sqlite3_column_text(row, 8),
@@ -485,7 +490,7 @@ static int sqlite_credentials(struct state *state, state_credential_fn *visit, v
     if (result < 0)
         return result;
     while ((code = sqlite3_step(row)) == SQLITE_ROW)
-        if (take_credential(row, &credential))
+        if (state_sqlite_take_credential(row, &credential))
             visit(data, &credential);
     return sqlite_finish(state, CREDENTIALS, code, err);
 }
@@ -511,9 +516,9 @@ static int sqlite_mcp_settings(struct state *state, state_mcp_setting_fn *visit,
     if (result < 0)
         return result;
     while ((code = sqlite3_step(row)) == SQLITE_ROW)
-        visit(data, &(struct state_mcp_setting){.kind = text_at(row, 0),
-                                                .name = text_at(row, 1),
-                                                .value = text_at(row, 2)});
+        visit(data, &(struct state_mcp_setting){.kind = state_sqlite_text_at(row, 0),
+                                                .name = state_sqlite_text_at(row, 1),
+                                                .value = state_sqlite_text_at(row, 2)});
     return sqlite_finish(state, MCP_SETTINGS, code, err);
 }
 
@@ -528,21 +533,21 @@ static int sqlite_mcp_calls_add(struct state *state, const struct state_mcp_call
     return result;
 }
 
-static struct state_mcp_call take_mcp_call(sqlite3_stmt *row)
+static struct state_mcp_call state_sqlite_take_mcp_call(sqlite3_stmt *row)
 {
     return (struct state_mcp_call){
         .id = sqlite3_column_int64(row, 0),
         .at_ms = sqlite3_column_int64(row, 1),
-        .client = text_at(row, 2),
-        .owner = text_at(row, 3),
+        .client = state_sqlite_text_at(row, 2),
+        .owner = state_sqlite_text_at(row, 3),
         .operator_id = (const char *)sqlite3_column_text(row, 4),
         .project = (const char *)sqlite3_column_text(row, 5),
-        .plugin = text_at(row, 6),
-        .tool = text_at(row, 7),
+        .plugin = state_sqlite_text_at(row, 6),
+        .tool = state_sqlite_text_at(row, 7),
         .bytes_in = sqlite3_column_int64(row, 8),
         .bytes_out = sqlite3_column_int64(row, 9),
         .duration_ms = sqlite3_column_int64(row, 10),
-        .outcome = text_at(row, 11),
+        .outcome = state_sqlite_text_at(row, 11),
         .arguments = (const char *)sqlite3_column_text(row, 12),
         .result = (const char *)sqlite3_column_text(row, 13),
     };
@@ -559,7 +564,7 @@ static int sqlite_mcp_calls(struct state *state, const struct state_mcp_query *q
     if (result < 0)
         return result;
     while ((code = sqlite3_step(row)) == SQLITE_ROW) {
-        const struct state_mcp_call call = take_mcp_call(row);
+        const struct state_mcp_call call = state_sqlite_take_mcp_call(row);
         visit(data, &call);
     }
     return sqlite_finish(state, MCP_CALLS, code, err);
@@ -635,10 +640,10 @@ static int sqlite_activations(struct state *state, state_activation_fn *visit, v
         return result;
     while ((code = sqlite3_step(row)) == SQLITE_ROW)
         visit(data, &(struct state_activation){
-                        .project = text_at(row, 0),
-                        .plugin = text_at(row, 1),
-                        .consent = text_at(row, 2),
-                        .operator_id = text_at(row, 3),
+                        .project = state_sqlite_text_at(row, 0),
+                        .plugin = state_sqlite_text_at(row, 1),
+                        .consent = state_sqlite_text_at(row, 2),
+                        .operator_id = state_sqlite_text_at(row, 3),
                         .at_ms = sqlite3_column_int64(row, 4),
                     });
     return sqlite_finish(state, ACTIVATIONS, code, err);
@@ -678,9 +683,9 @@ static int sqlite_projects(struct state *state, state_project_fn *visit, void *d
         return result;
     while ((code = sqlite3_step(row)) == SQLITE_ROW)
         visit(data, &(struct state_project){
-                        .id = text_at(row, 0),
-                        .root = text_at(row, 1),
-                        .file = text_at(row, 2),
+                        .id = state_sqlite_text_at(row, 0),
+                        .root = state_sqlite_text_at(row, 1),
+                        .file = state_sqlite_text_at(row, 2),
                         .operator_id = (const char *)sqlite3_column_text(row, 3),
                         .watched = sqlite3_column_int(row, 4) != 0,
                         .loaded_ms = sqlite3_column_int64(row, 5),

@@ -402,8 +402,8 @@ static void bind_all(sqlite3_stmt *statement, const char *types, va_list args)
     }
 }
 
-static int start(struct sqlite_state *state, enum statement which, struct kg_err *err,
-                 const char *types, va_list args)
+static int statements_start(struct sqlite_state *state, enum statement which, struct kg_err *err,
+                            const char *types, va_list args)
 {
     sqlite3_stmt **statement = &state->statements[which];
     int code = SQLITE_OK;
@@ -421,7 +421,7 @@ int sqlite_start(struct state *state, enum statement which, sqlite3_stmt **ret_s
 {
     va_list args;
     va_start(args, types);
-    int result = start(sqlite_own(state), which, err, types, args);
+    int result = statements_start(sqlite_own(state), which, err, types, args);
     va_end(args);
     *ret_statement = sqlite_own(state)->statements[which];
     return result;
@@ -449,7 +449,7 @@ int sqlite_run(struct state *state, enum statement which, struct kg_err *err, co
 {
     va_list args;
     va_start(args, types);
-    int result = start(sqlite_own(state), which, err, types, args);
+    int result = statements_start(sqlite_own(state), which, err, types, args);
     va_end(args);
     return result < 0 ? result : step_once(state, which, err);
 }
@@ -463,7 +463,7 @@ int sqlite_run_synced(struct state *state, enum statement which, struct kg_err *
         return result;
     va_list args;
     va_start(args, types);
-    result = start(own, which, err, types, args);
+    result = statements_start(own, which, err, types, args);
     va_end(args);
     if (result == 0)
         result = step_once(state, which, err);

@@ -60,8 +60,8 @@ struct storage {
 
 /* -- answers ----------------------------------------------------------------------------------- */
 
-static void answer_error(storage_done_fn *on_done, void *data, enum kg_code code,
-                         const char *message)
+static void broker_answer_error(storage_done_fn *on_done, void *data, enum kg_code code,
+                                const char *message)
 {
     kg_auto(kg_buf_free) struct kg_buf error = {0};
     rpc_put_error(&error, code, message);
@@ -74,7 +74,7 @@ static void answer_ended(const struct ask *ask, const char *words)
     kg_auto(kg_free) char *message = kg_format(
         "the storage process ended before it answered; whether this was done is not known%s%s",
         words[0] != '\0' ? ": " : "", words);
-    answer_error(ask->on_done, ask->data, KG_E_PLUGIN, message);
+    broker_answer_error(ask->on_done, ask->data, KG_E_PLUGIN, message);
 }
 
 static void answer_late(const struct ask *ask)
@@ -82,10 +82,10 @@ static void answer_late(const struct ask *ask)
     kg_auto(kg_free) char *message =
         kg_format("the statement took longer than %lld ms, and its storage process was ended",
                   (long long)ask->storage->statement_ms);
-    answer_error(ask->on_done, ask->data, KG_E_PLUGIN, message);
+    broker_answer_error(ask->on_done, ask->data, KG_E_PLUGIN, message);
 }
 
-static void on_answer(void *data, const struct helper_answer *answer)
+static void broker_on_answer(void *data, const struct helper_answer *answer)
 {
     struct ask ask = *(struct ask *)data;
     free(data);
@@ -97,10 +97,10 @@ static void on_answer(void *data, const struct helper_answer *answer)
         ask.on_done(ask.data, STORAGE_ERROR, answer->payload);
         break;
     case HELPER_REFUSED:
-        answer_error(ask.on_done, ask.data, answer->code, answer->words);
+        broker_answer_error(ask.on_done, ask.data, answer->code, answer->words);
         break;
     case HELPER_UNBUILT:
-        answer_error(ask.on_done, ask.data, KG_E_INTERNAL, answer->words);
+        broker_answer_error(ask.on_done, ask.data, KG_E_INTERNAL, answer->words);
         break;
     case HELPER_ENDED:
         answer_ended(&ask, answer->words);
@@ -144,7 +144,7 @@ static int check_damaged(const struct storage *storage, struct kg_err *err)
                    storage->name);
 }
 
-static void on_exited(void *data, const struct cage_exit *how)
+static void broker_on_exited(void *data, const struct cage_exit *how)
 {
     struct storage *storage = data;
     struct kg_err err = {0};
@@ -157,14 +157,14 @@ static void on_exited(void *data, const struct cage_exit *how)
 }
 
 /* SQL is in there, and SQL may have taken it over: what does not fit the wire ends it. */
-static void on_misfit(void *data, const char *what)
+static void broker_on_misfit(void *data, const char *what)
 {
     const struct storage *storage = data;
     kg_log_about(KG_ERROR_LEVEL, storage->name, "its storage process is ended: %s", what);
 }
 
 /* No process has the file: what comes now is a copy of it, or the end. */
-static void on_rest(void *data)
+static void broker_on_rest(void *data)
 {
     struct storage *storage = data;
     if (storage->export != NULL)
@@ -176,13 +176,13 @@ static void on_rest(void *data)
 /* -- starting ---------------------------------------------------------------------------------- */
 
 /* They are in place before the process is: in its cage it can make nothing. */
-static int make_file(const char *path, struct kg_err *err)
+static int broker_make_file(const char *path, struct kg_err *err)
 {
     kg_auto(kg_close) int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
     return fd < 0 ? kg_fail_errno(err, errno, "make storage file %s", path) : 0;
 }
 
-static char **make_command(const struct storage *storage, const char *program)
+static char **broker_make_command(const struct storage *storage, const char *program)
 {
     const struct storage_limits *limits = &storage->place->limits;
     const struct {
@@ -204,14 +204,14 @@ static char **make_command(const struct storage *storage, const char *program)
     return command;
 }
 
-static struct cage_plan *make_plan(const struct storage *storage, const char *program,
-                                   struct kg_err *err)
+static struct cage_plan *broker_make_plan(const struct storage *storage, const char *program,
+                                          struct kg_err *err)
 {
     const struct cage_path paths[] = {
         {.path = storage->file, .write = true, .own = true},
         {.path = storage->wal, .write = true, .own = true},
     };
-    char **command = make_command(storage, program);
+    char **command = broker_make_command(storage, program);
     kg_auto(kg_free) char *name = kg_format("%s (storage)", storage->name);
     const struct cage_policy policy = {
         .name = name,
@@ -228,14 +228,14 @@ static struct cage_plan *make_plan(const struct storage *storage, const char *pr
     return plan;
 }
 
-static int prepare(void *data, const char *program, struct helper_start *ret_start,
-                   struct kg_err *err)
+static int broker_prepare(void *data, const char *program, struct helper_start *ret_start,
+                          struct kg_err *err)
 {
     struct storage *storage = data;
     const struct storage_limits *limits = &storage->place->limits;
-    if (make_file(storage->file, err) < 0 || make_file(storage->wal, err) < 0)
+    if (broker_make_file(storage->file, err) < 0 || broker_make_file(storage->wal, err) < 0)
         return -EINVAL;
-    struct cage_plan *plan = make_plan(storage, program, err);
+    struct cage_plan *plan = broker_make_plan(storage, program, err);
     if (plan == NULL)
         return -EINVAL;
     storage->statement_ms = limits->statement_ms;
@@ -263,7 +263,7 @@ static void run_export(struct loop_job *job)
     export->result = kg_copy_file(export->from, export->to, 0600);
 }
 
-static void on_exported(struct loop_job *job)
+static void broker_on_exported(struct loop_job *job)
 {
     struct export *export = KG_CONTAINER(job, struct export, job);
     struct storage *storage = export->storage;
@@ -274,7 +274,7 @@ static void on_exported(struct loop_job *job)
     } else {
         kg_auto(kg_free) char *message =
             kg_format("copy %s to %s: %s", export->from, export->to, strerror(-export->result));
-        answer_error(export->on_done, export->data, KG_E_IO, message);
+        broker_answer_error(export->on_done, export->data, KG_E_IO, message);
     }
     free(export->from);
     free(export->to);
@@ -293,7 +293,7 @@ int storage_export(struct storage *storage, const char *path, struct loop_worker
         return kg_fail(err, KG_E_NOT_FOUND, "plugin %s has stored nothing", storage->name);
     struct export *export = kg_alloc(sizeof(*export));
     *export = (struct export){
-        .job = {.run = run_export, .done = on_exported},
+        .job = {.run = run_export, .done = broker_on_exported},
         .storage = storage,
         .from = kg_strdup(storage->file),
         .to = kg_strdup(path),
@@ -304,7 +304,7 @@ int storage_export(struct storage *storage, const char *path, struct loop_worker
     storage->export = export;
     helper_hold(storage->helper, true);
     if (helper_is_closed(storage->helper))
-        on_rest(storage);
+        broker_on_rest(storage);
     return 0;
 }
 
@@ -314,10 +314,10 @@ struct storage *storage_new(const struct storage_place *place, const char *name,
                             const struct storage_ops *ops, void *data)
 {
     static const struct helper_ops helper_ops = {
-        .prepare = prepare,
-        .on_misfit = on_misfit,
-        .on_exited = on_exited,
-        .on_rest = on_rest,
+        .prepare = broker_prepare,
+        .on_misfit = broker_on_misfit,
+        .on_exited = broker_on_exited,
+        .on_rest = broker_on_rest,
     };
     const struct helper_place where = {.loop = place->loop, .spawner = place->spawner};
     struct storage *storage = kg_alloc(sizeof(*storage));
@@ -362,7 +362,7 @@ int storage_ask(struct storage *storage, const struct storage_request *request, 
         .method = request->method,
         .params = request->params,
         .only_reads = request->only_reads,
-        .on_done = on_answer,
+        .on_done = broker_on_answer,
         .data = ask,
     };
     int result = helper_ask(storage->helper, &asked, NULL, err);

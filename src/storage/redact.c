@@ -13,7 +13,7 @@ struct text {
     const char *at, *end;
 };
 
-static bool is_word(char c)
+static bool storage_redact_is_word(char c)
 {
     return c == '_' || c == '$' || kg_is_letter_or_digit(c) || (unsigned char)c >= 0x80;
 }
@@ -45,16 +45,16 @@ static void skip_block(struct text *text)
     text->at = text->end - text->at < 2 ? text->end : text->at + 2;
 }
 
-static bool starts(const struct text *text, const char *two)
+static bool storage_redact_starts(const struct text *text, const char *two)
 {
     return text->end - text->at >= 2 && text->at[0] == two[0] && text->at[1] == two[1];
 }
 
-static void put_word(struct text *text, struct kg_buf *out)
+static void storage_redact_put_word(struct text *text, struct kg_buf *out)
 {
     const char *start = text->at;
     while (text->at < text->end &&
-           (is_word(*text->at) || (kg_is_digit(*start) && *text->at == '.')))
+           (storage_redact_is_word(*text->at) || (kg_is_digit(*start) && *text->at == '.')))
         text->at++;
     bool blob = text->at - start == 1 && (*start == 'x' || *start == 'X') && text->at < text->end &&
                 *text->at == '\'';
@@ -64,18 +64,18 @@ static void put_word(struct text *text, struct kg_buf *out)
         kg_buf_append(out, start, (size_t)(text->at - start));
 }
 
-static void put_next(struct text *text, struct kg_buf *out)
+static void storage_redact_put_next(struct text *text, struct kg_buf *out)
 {
     char c = *text->at;
     if (c == '\'' || c == '"' || c == '`') {
         skip_quoted(text, c);
         kg_buf_char(out, '?');
-    } else if (starts(text, "--")) {
+    } else if (storage_redact_starts(text, "--")) {
         skip_line(text);
-    } else if (starts(text, "/*")) {
+    } else if (storage_redact_starts(text, "/*")) {
         skip_block(text);
-    } else if (is_word(c)) {
-        put_word(text, out);
+    } else if (storage_redact_is_word(c)) {
+        storage_redact_put_word(text, out);
     } else {
         bool space = c == ' ' || c == '\t' || c == '\n' || c == '\r';
         if (!space || (out->length > 0 && out->data[out->length - 1] != ' '))
@@ -89,7 +89,7 @@ static void redact_statement(struct kg_str sql, struct kg_buf *out)
     size_t start = out->length;
     struct text text = {sql.data, sql.data + sql.length};
     while (text.at < text.end && out->length - start < REDACTED_MAX)
-        put_next(&text, out);
+        storage_redact_put_next(&text, out);
 }
 
 /* Each statement of a batch; their values are not even looked at. */

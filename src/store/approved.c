@@ -116,7 +116,8 @@ bool store_approved_tree(struct store *store, const char *name, const char *hash
     return false;
 }
 
-static const struct store_entry *find_entry(const struct store_tree *tree, const char *path)
+static const struct store_entry *approved_find_entry(const struct store_tree *tree,
+                                                     const char *path)
 {
     for (size_t i = 0; i < tree->count; i++)
         if (strcmp(tree->entries[i].path, path) == 0)
@@ -129,7 +130,7 @@ struct manifest *store_approved_manifest(struct store *store, const char *name,
 {
     kg_auto(kg_buf_free) struct kg_buf text = {0};
     kg_auto(kg_problems_free) struct kg_problems problems = {0};
-    const struct store_entry *entry = find_entry(tree, MANIFEST_FILE);
+    const struct store_entry *entry = approved_find_entry(tree, MANIFEST_FILE);
     unsigned char sha256[sizeof(entry->sha256)];
     if (entry == NULL || read_kept(store, name, "manifest", KG_DOC_BYTES_MAX, &text) < 0)
         return NULL;
@@ -186,8 +187,8 @@ static void name_files(struct kg_buf *out, const char *what, char *const *paths,
     kg_buf_text(out, count > NAMED_MAX ? ", ...)" : ")");
 }
 
-static int fail_changed(struct store *store, const char *name, const char *hash,
-                        const struct store_tree *now, struct kg_err *err)
+static int approved_fail_changed(struct store *store, const char *name, const char *hash,
+                                 const struct store_tree *now, struct kg_err *err)
 {
     kg_auto(store_tree_free) struct store_tree before = {0};
     kg_auto(store_tree_diff_free) struct store_tree_diff diff = {0};
@@ -243,8 +244,8 @@ static int facts_now(struct store *store, const char *name, const char *hash,
 }
 
 /* Whether version and folder had that hash when their quick facts were these. */
-static bool is_known(const struct store *store, const char *name, const char *hash,
-                     const struct facts *facts)
+static bool approved_is_known(const struct store *store, const char *name, const char *hash,
+                              const struct facts *facts)
 {
     kg_auto(kg_buf_free) struct kg_buf text = {0}, wanted = {0};
     put_quick(&wanted, kg_str(hash), facts->version, facts->folder);
@@ -261,7 +262,7 @@ static int compare_tree(struct store *store, const char *path, const char *name,
         return fail_unreadable(name, result, err);
     return strcmp(ret_look->tree.hash, hash) == 0
                ? 0
-               : fail_changed(store, name, hash, &ret_look->tree, err);
+               : approved_fail_changed(store, name, hash, &ret_look->tree, err);
 }
 
 /*
@@ -287,14 +288,14 @@ static int compare_full(struct store *store, const struct store_hold *hold, cons
     struct facts facts = {0};
     memcpy(facts.version, version.quick, sizeof(facts.version));
     memcpy(facts.folder, folder.quick, sizeof(facts.folder));
-    if (!is_known(store, name, hash, &facts))
+    if (!approved_is_known(store, name, hash, &facts))
         store_approved_write(store, hold, name, &version, folder.quick);
     return 0;
 }
 
 /* Whether a tree is that one, and was when its quick facts were these. */
-static bool is_unchanged(struct store *store, const char *path_or_null, const char *hash,
-                         const char *quick)
+static bool approved_is_unchanged(struct store *store, const char *path_or_null, const char *hash,
+                                  const char *quick)
 {
     kg_auto(store_look_free) struct store_look look = {0};
     return path_or_null == NULL ||
@@ -309,16 +310,16 @@ static bool all_is_well(struct store *store, const char *name)
     kg_auto(store_record_free) struct store_record record = {0};
     if (store_record_read(store, name, &record, NULL) < 0 || record.hash == NULL ||
         facts_now(store, name, record.hash, &facts, NULL) < 0 ||
-        !is_known(store, name, record.hash, &facts))
+        !approved_is_known(store, name, record.hash, &facts))
         return false;
     kg_auto(kg_free) char *version = store_version_path(store, name, record.hash);
     kg_auto(kg_free) char *folder = store_folder_path(store, name);
-    return is_unchanged(store, version, record.hash, facts.version) &&
-           is_unchanged(store, folder, record.hash, facts.folder);
+    return approved_is_unchanged(store, version, record.hash, facts.version) &&
+           approved_is_unchanged(store, folder, record.hash, facts.folder);
 }
 
 /* Under the lock, since somebody may be in the middle of a change. */
-static int check_alone(struct store *store, const char *name, struct kg_err *err)
+static int approved_check_alone(struct store *store, const char *name, struct kg_err *err)
 {
     kg_auto(store_hold_end) struct store_hold hold = {-1, -1, -1};
     kg_auto(store_record_free) struct store_record record = {0};
@@ -333,7 +334,7 @@ static int check_alone(struct store *store, const char *name, struct kg_err *err
 
 int store_check_full(struct store *store, const char *name, struct kg_err *err)
 {
-    return all_is_well(store, name) ? 0 : check_alone(store, name, err);
+    return all_is_well(store, name) ? 0 : approved_check_alone(store, name, err);
 }
 
 /* The hash that was approved, owned; NULL with err: nothing of that name ever was. */
@@ -361,7 +362,8 @@ int store_check_quick(struct store *store, const char *name, struct kg_err *err)
     kg_auto(kg_free) char *hash = find_approval(store, name, err);
     if (hash == NULL)
         return -EINVAL;
-    if (facts_now(store, name, hash, &facts, err) == 0 && is_known(store, name, hash, &facts))
+    if (facts_now(store, name, hash, &facts, err) == 0 &&
+        approved_is_known(store, name, hash, &facts))
         return 0;
     kg_fail(err, KG_E_NOT_APPROVED, "plugin %s: its files were touched since they were approved",
             name);

@@ -37,8 +37,8 @@ static void bundle_free(struct bundle *bundle)
 }
 
 /* Once each. */
-static void remark(struct bundle *bundle, const char *format, ...) KG_PRINTF(2, 3);
-static void remark(struct bundle *bundle, const char *format, ...)
+static void bundle_remark(struct bundle *bundle, const char *format, ...) KG_PRINTF(2, 3);
+static void bundle_remark(struct bundle *bundle, const char *format, ...)
 {
     char line[512];
     va_list arguments;
@@ -49,7 +49,7 @@ static void remark(struct bundle *bundle, const char *format, ...)
         kg_list_add(&bundle->remarks, kg_strdup(line));
 }
 
-static int refuse(const struct bundle *bundle, const char *what, const char *why)
+static int bundle_refuse(const struct bundle *bundle, const char *what, const char *why)
 {
     return kg_fail(bundle->err, KG_E_INVALID_SOURCE, "%s: %s", what, why);
 }
@@ -63,7 +63,7 @@ static bool is_sensitive(const struct kg_node *setting)
 
 /* What it is called here: local.toml has keys of its own beside those of the operator's settings.
  */
-static void put_key(struct kg_buf *out, struct kg_str key, const struct kg_node *setting)
+static void bundle_put_key(struct kg_buf *out, struct kg_str key, const struct kg_node *setting)
 {
     static const char *const taken[] = {"installed", "local",   "config",
                                         "hash",      "process", "system_config"};
@@ -81,7 +81,7 @@ static bool key_is_plain(struct kg_str key)
     return key.length > 0 && key.length <= 64;
 }
 
-static void put_text(struct kg_json_writer *json, const char *name, struct kg_str text)
+static void bundle_put_text(struct kg_json_writer *json, const char *name, struct kg_str text)
 {
     kg_auto(kg_buf_free) struct kg_buf shown = {0};
     if (text.length == 0)
@@ -119,8 +119,9 @@ static bool default_fits(const struct kg_node *value, const struct type *type, b
     return value->type == KG_ARRAY;
 }
 
-static void put_default(struct bundle *bundle, struct kg_json_writer *json,
-                        const struct kg_member *member, const struct type *type, bool multiple)
+static void bundle_put_default(struct bundle *bundle, struct kg_json_writer *json,
+                               const struct kg_member *member, const struct type *type,
+                               bool multiple)
 {
     const struct kg_node *value = kg_node_get(&member->value, "default");
     if (value != NULL && default_fits(value, type, multiple)) {
@@ -129,10 +130,11 @@ static void put_default(struct bundle *bundle, struct kg_json_writer *json,
         return;
     }
     if (value != NULL)
-        remark(bundle,
-               "its setting %.*s has no default here: what the bundle has is a place in your "
-               "home, or of another type",
-               KG_STR_CUT(member->key, 64));
+        bundle_remark(
+            bundle,
+            "its setting %.*s has no default here: what the bundle has is a place in your "
+            "home, or of another type",
+            KG_STR_CUT(member->key, 64));
     if (kg_node_is_true(&member->value, "required"))
         return;
     kg_json_key(json, "default");
@@ -147,8 +149,8 @@ static void put_bound(struct kg_json_writer *json, const char *name, const struc
     kg_json_node(json, bound);
 }
 
-static void put_type(struct kg_json_writer *json, const struct type *type, bool multiple,
-                     bool may_be_unset)
+static void bundle_put_type(struct kg_json_writer *json, const struct type *type, bool multiple,
+                            bool may_be_unset)
 {
     kg_json_key(json, "type");
     if (multiple) {
@@ -162,8 +164,8 @@ static void put_type(struct kg_json_writer *json, const struct type *type, bool 
     }
 }
 
-static int put_setting(struct bundle *bundle, struct kg_json_writer *json,
-                       const struct kg_member *member)
+static int bundle_put_setting(struct bundle *bundle, struct kg_json_writer *json,
+                              const struct kg_member *member)
 {
     const struct kg_node *setting = &member->value;
     struct kg_str name = kg_node_text(setting, "type");
@@ -172,29 +174,29 @@ static int put_setting(struct bundle *bundle, struct kg_json_writer *json,
         if (kg_str_is(name, types[i].name))
             type = &types[i];
     if (!key_is_plain(member->key))
-        return refuse(bundle, "user_config", "the name of a setting is not plain text");
+        return bundle_refuse(bundle, "user_config", "the name of a setting is not plain text");
     if (type == NULL)
         return kg_fail(bundle->err, KG_E_INVALID_SOURCE,
                        "user_config: the setting %.*s is of no type that kaged knows",
                        KG_STR_ARG(member->key));
     bool multiple = kg_node_is_true(setting, "multiple") && type->value == KG_STRING;
     kg_auto(kg_buf_free) struct kg_buf key = {0};
-    put_key(&key, member->key, setting);
+    bundle_put_key(&key, member->key, setting);
     kg_json_named_begin(json, kg_buf_terminate(&key), '{');
-    put_type(json, type, multiple, !kg_node_is_true(setting, "required"));
-    put_text(json, "title", kg_node_text(setting, "title"));
-    put_text(json, "description", kg_node_text(setting, "description"));
+    bundle_put_type(json, type, multiple, !kg_node_is_true(setting, "required"));
+    bundle_put_text(json, "title", kg_node_text(setting, "title"));
+    bundle_put_text(json, "description", kg_node_text(setting, "description"));
     put_bound(json, "minimum", type->value == KG_NUMBER ? kg_node_get(setting, "min") : NULL);
     put_bound(json, "maximum", type->value == KG_NUMBER ? kg_node_get(setting, "max") : NULL);
     if (is_sensitive(setting))
         kg_json_named_bool(json, "sensitive", true);
-    put_default(bundle, json, member, type, multiple);
+    bundle_put_default(bundle, json, member, type, multiple);
     kg_json_end(json, '}');
     return 0;
 }
 
 /* The settings of one side: those that are the operator's alone, or the others. */
-static int put_side(struct bundle *bundle, bool sensitive, struct kg_buf *out)
+static int bundle_put_side(struct bundle *bundle, bool sensitive, struct kg_buf *out)
 {
     kg_auto(kg_buf_free) struct kg_buf fields = {0}, required = {0};
     struct kg_json_writer json = kg_json_writer(&fields), must = kg_json_writer(&required);
@@ -205,11 +207,11 @@ static int put_side(struct bundle *bundle, bool sensitive, struct kg_buf *out)
         const struct kg_member *member = &bundle->settings->members[i];
         if (is_sensitive(&member->value) != sensitive)
             continue;
-        int result = put_setting(bundle, &json, member);
+        int result = bundle_put_setting(bundle, &json, member);
         if (result < 0)
             return result;
         kg_auto(kg_buf_free) struct kg_buf key = {0};
-        put_key(&key, member->key, &member->value);
+        bundle_put_key(&key, member->key, &member->value);
         if (kg_node_is_true(&member->value, "required"))
             kg_json_str(&must, kg_buf_view(&key));
         count++;
@@ -222,15 +224,15 @@ static int put_side(struct bundle *bundle, bool sensitive, struct kg_buf *out)
     return 0;
 }
 
-static int take_settings(struct bundle *bundle)
+static int bundle_take_settings(struct bundle *bundle)
 {
     bundle->settings = kg_node_typed(bundle->root, "user_config", KG_OBJECT);
     if (bundle->settings == NULL)
         return 0;
     if (bundle->settings->count > SETTINGS_MAX)
-        return refuse(bundle, "user_config", "there are more than 128 settings");
-    int result = put_side(bundle, false, &bundle->config_schema);
-    return result < 0 ? result : put_side(bundle, true, &bundle->system_config_schema);
+        return bundle_refuse(bundle, "user_config", "there are more than 128 settings");
+    int result = bundle_put_side(bundle, false, &bundle->config_schema);
+    return result < 0 ? result : bundle_put_side(bundle, true, &bundle->system_config_schema);
 }
 
 /* -- words ------------------------------------------------------------------------------------- */
@@ -251,13 +253,13 @@ static const char data_dir[] = "${data_dir}";
 
 static void use_data_dir(struct bundle *bundle, const char *name)
 {
-    remark(bundle, "${%s} is a folder of its own, config:/, and not your home", name);
+    bundle_remark(bundle, "${%s} is a folder of its own, config:/, and not your home", name);
     if (bundle->capabilities[0] == NULL)
         kg_list_add(&bundle->capabilities, kg_strdup("write:fs:config:/"));
 }
 
 /* inside: what stands between the braces. */
-static int put_place(struct bundle *bundle, struct kg_str inside, struct kg_buf *out)
+static int bundle_put_place(struct bundle *bundle, struct kg_str inside, struct kg_buf *out)
 {
     static const char prefix[] = "user_config.";
     for (size_t i = 0; i < KG_COUNT(places); i++) {
@@ -269,7 +271,8 @@ static int put_place(struct bundle *bundle, struct kg_str inside, struct kg_buf 
         return 0;
     }
     if (!kg_str_starts(inside, prefix)) {
-        remark(bundle, "${%.*s} means nothing here, and stays as it is", KG_STR_CUT(inside, 64));
+        bundle_remark(bundle, "${%.*s} means nothing here, and stays as it is",
+                      KG_STR_CUT(inside, 64));
         kg_buf_printf(out, "${%.*s}", KG_STR_ARG(inside));
         return 0;
     }
@@ -281,7 +284,7 @@ static int put_place(struct bundle *bundle, struct kg_str inside, struct kg_buf 
                        "it is started with ${user_config.%.*s}, and has no such setting",
                        KG_STR_CUT(key, 64));
     kg_buf_text(out, "${config.");
-    put_key(out, key, &setting->value);
+    bundle_put_key(out, key, &setting->value);
     kg_buf_char(out, '}');
     return 0;
 }
@@ -291,9 +294,9 @@ static int translate(struct bundle *bundle, const char *what, const struct kg_no
                      struct kg_buf *out)
 {
     if (node->type != KG_STRING || node->text.length > WORD_MAX)
-        return refuse(bundle, what, "it is not a text, or too long");
+        return bundle_refuse(bundle, what, "it is not a text, or too long");
     if (!kg_str_is_plain(node->text))
-        return refuse(bundle, what, "there is a character in it that is not seen");
+        return bundle_refuse(bundle, what, "there is a character in it that is not seen");
     struct kg_str rest = node->text;
     while (rest.length > 0) {
         const char *begin = memmem(rest.data, rest.length, "${", 2);
@@ -304,7 +307,8 @@ static int translate(struct bundle *bundle, const char *what, const struct kg_no
             return 0;
         }
         kg_buf_append(out, rest.data, (size_t)(begin - rest.data));
-        int result = put_place(bundle, (struct kg_str){begin + 2, (size_t)(end - begin - 2)}, out);
+        int result =
+            bundle_put_place(bundle, (struct kg_str){begin + 2, (size_t)(end - begin - 2)}, out);
         if (result < 0)
             return result;
         rest = kg_str_from(rest, (size_t)(end + 1 - rest.data));
@@ -312,8 +316,8 @@ static int translate(struct bundle *bundle, const char *what, const struct kg_no
     return 0;
 }
 
-static int add_word(struct bundle *bundle, const char *what, const struct kg_node *node,
-                    char ***list)
+static int bundle_add_word(struct bundle *bundle, const char *what, const struct kg_node *node,
+                           char ***list)
 {
     kg_auto(kg_buf_free) struct kg_buf word = {0};
     int result = translate(bundle, what, node, &word);
@@ -335,7 +339,7 @@ static bool fetches_code(struct kg_str program)
 }
 
 /* In the bundle's folder it is relative, which the manifest takes for just that. */
-static int take_program(struct bundle *bundle, const struct kg_node *node)
+static int bundle_take_program(struct bundle *bundle, const struct kg_node *node)
 {
     static const char folder[] = "${__dirname}/";
     struct kg_str text = node->type == KG_STRING ? node->text : KG_STR("");
@@ -348,7 +352,7 @@ static int take_program(struct bundle *bundle, const struct kg_node *node)
     struct kg_str rest = is_inside ? kg_str_from(text, strlen(folder)) : text;
     if (rest.length == 0 || rest.length > WORD_MAX || !kg_str_is_plain(rest) ||
         memmem(rest.data, rest.length, "${", 2) != NULL)
-        return refuse(bundle, "command", "it is not the name of a program");
+        return bundle_refuse(bundle, "command", "it is not the name of a program");
     if (kg_str_is(rest, "python"))
         rest = KG_STR("python3");
     kg_list_add(&bundle->command, kg_format("%s%.*s", is_inside ? "./" : "", KG_STR_ARG(rest)));
@@ -359,18 +363,18 @@ static int take_args(struct bundle *bundle, const struct kg_node *args)
 {
     int result = 0;
     for (uint32_t i = 0; args != NULL && i < args->count && result == 0; i++)
-        result = add_word(bundle, "args", &args->items[i], &bundle->command);
+        result = bundle_add_word(bundle, "args", &args->items[i], &bundle->command);
     return result;
 }
 
-static int take_env(struct bundle *bundle, const struct kg_node *env)
+static int bundle_take_env(struct bundle *bundle, const struct kg_node *env)
 {
     for (uint32_t i = 0; env != NULL && i < env->count; i++) {
         const struct kg_member *member = &env->members[i];
         kg_auto(kg_buf_free) struct kg_buf entry = {0};
         if (!kg_str_is_plain(member->key) || member->key.length == 0 ||
             memchr(member->key.data, '=', member->key.length) != NULL)
-            return refuse(bundle, "env", "the name of a variable is not plain text");
+            return bundle_refuse(bundle, "env", "the name of a variable is not plain text");
         kg_buf_printf(&entry, "%.*s=", KG_STR_ARG(member->key));
         int result = translate(bundle, "env", &member->value, &entry);
         if (result < 0)
@@ -386,7 +390,7 @@ static int take_entry_point(struct bundle *bundle, const struct kg_node *server)
     const struct kg_node *entry = kg_node_typed(server, "entry_point", KG_STRING);
     struct kg_str type = kg_node_text(server, "type");
     if (entry == NULL || !kg_str_is_plain(entry->text))
-        return refuse(bundle, "server", "it has neither mcp_config nor entry_point");
+        return bundle_refuse(bundle, "server", "it has neither mcp_config nor entry_point");
     if (!kg_str_is(type, "binary"))
         kg_list_add(&bundle->command, kg_strdup(kg_str_is(type, "python") ? "python3" : "node"));
     kg_list_add(&bundle->command, kg_format("./%.*s", KG_STR_CUT(entry->text, WORD_MAX)));
@@ -403,27 +407,28 @@ static const struct kg_node *of_linux(const struct kg_node *config, const char *
     return value ? value : kg_node_typed(config, key, type);
 }
 
-static int take_command(struct bundle *bundle, const struct kg_node *server)
+static int bundle_take_command(struct bundle *bundle, const struct kg_node *server)
 {
     const struct kg_node *config = kg_node_typed(server, "mcp_config", KG_OBJECT);
     const struct kg_node *program = of_linux(config, "command", KG_STRING);
-    int result = program != NULL ? take_program(bundle, program) : take_entry_point(bundle, server);
+    int result =
+        program != NULL ? bundle_take_program(bundle, program) : take_entry_point(bundle, server);
     if (result == 0)
         result = take_args(bundle, of_linux(config, "args", KG_ARRAY));
-    return result < 0 ? result : take_env(bundle, of_linux(config, "env", KG_OBJECT));
+    return result < 0 ? result : bundle_take_env(bundle, of_linux(config, "env", KG_OBJECT));
 }
 
 /* -- the whole --------------------------------------------------------------------------------- */
 
-static int check_type(const struct bundle *bundle, const struct kg_node *server)
+static int bundle_check_type(const struct bundle *bundle, const struct kg_node *server)
 {
     struct kg_str type = kg_node_text(server, "type");
     if (kg_str_is(type, "node") || kg_str_is(type, "python") || kg_str_is(type, "binary"))
         return 0;
     if (kg_str_is(type, "uv"))
-        return refuse(bundle, "server",
-                      "its type is uv, which fetches what it needs when it is started");
-    return refuse(bundle, "server", "its type is none of node, python and binary");
+        return bundle_refuse(bundle, "server",
+                             "its type is uv, which fetches what it needs when it is started");
+    return bundle_refuse(bundle, "server", "its type is none of node, python and binary");
 }
 
 static int check_platform(struct bundle *bundle, const struct kg_node *server)
@@ -433,13 +438,14 @@ static int check_platform(struct bundle *bundle, const struct kg_node *server)
     if (platforms->count == 0 || kg_node_has_text(platforms, KG_STR("linux")))
         return 0;
     if (kg_str_is(kg_node_text(server, "type"), "binary"))
-        return refuse(bundle, "compatibility", "it is a program for other systems than Linux");
-    remark(bundle, "its author does not say that it runs on Linux");
+        return bundle_refuse(bundle, "compatibility",
+                             "it is a program for other systems than Linux");
+    bundle_remark(bundle, "its author does not say that it runs on Linux");
     return 0;
 }
 
 /* "v1.2" is 1.2.0. Owned; NULL: it is no version at all. */
-static char *version_of(struct kg_str text)
+static char *bundle_version_of(struct kg_str text)
 {
     static const char *const ends[] = {"", ".0", ".0.0"};
     struct kg_semver parsed;
@@ -453,7 +459,7 @@ static char *version_of(struct kg_str text)
     return NULL;
 }
 
-static char *text_of(const struct kg_node *node, const char *key)
+static char *bundle_text_of(const struct kg_node *node, const char *key)
 {
     struct kg_str text = kg_node_text(node, key);
     return text.length > 0 ? kg_str_dup(text) : NULL;
@@ -464,20 +470,20 @@ static struct kg_doc *schema_of(const struct kg_buf *json)
     return json->length > 0 ? kg_json_read(kg_buf_view(json), NULL) : NULL;
 }
 
-static void put_manifest(struct bundle *bundle, struct kg_buf *out)
+static void bundle_put_manifest(struct bundle *bundle, struct kg_buf *out)
 {
     const struct kg_node *root = bundle->root;
-    kg_auto(kg_free) char *name = text_of(root, "name");
+    kg_auto(kg_free) char *name = bundle_text_of(root, "name");
     kg_auto(kg_free) char *slug = store_server_name(name);
-    kg_auto(kg_free) char *version = version_of(kg_node_text(root, "version"));
-    kg_auto(kg_free) char *description = text_of(root, "description");
-    kg_auto(kg_free) char *author = text_of(kg_node_get(root, "author"), "name");
-    kg_auto(kg_free) char *license = text_of(root, "license");
-    kg_auto(kg_free) char *homepage = text_of(root, "homepage");
+    kg_auto(kg_free) char *version = bundle_version_of(kg_node_text(root, "version"));
+    kg_auto(kg_free) char *description = bundle_text_of(root, "description");
+    kg_auto(kg_free) char *author = bundle_text_of(kg_node_get(root, "author"), "name");
+    kg_auto(kg_free) char *license = bundle_text_of(root, "license");
+    kg_auto(kg_free) char *homepage = bundle_text_of(root, "homepage");
     kg_auto(kg_doc_cleanup) struct kg_doc *config = schema_of(&bundle->config_schema);
     kg_auto(kg_doc_cleanup) struct kg_doc *system = schema_of(&bundle->system_config_schema);
     if (version == NULL)
-        remark(bundle, "its version is not like 1.2.3: it is taken for 0.0.0");
+        bundle_remark(bundle, "its version is not like 1.2.3: it is taken for 0.0.0");
     store_server_manifest(
         &(struct store_server){
             .name = slug ? slug : "server",
@@ -512,16 +518,16 @@ int bundle_manifest(struct kg_str text, struct kg_buf *ret_manifest, char ***ret
     const struct kg_node *server = kg_node_typed(doc->root, "server", KG_OBJECT);
     if (server == NULL || kg_node_text(doc->root, "name").length == 0)
         return kg_fail(err, KG_E_INVALID_SOURCE, "it does not say what server the bundle holds");
-    int result = check_type(&bundle, server);
+    int result = bundle_check_type(&bundle, server);
     if (result == 0)
         result = check_platform(&bundle, server);
     if (result == 0)
-        result = take_settings(&bundle);
+        result = bundle_take_settings(&bundle);
     if (result == 0)
-        result = take_command(&bundle, server);
+        result = bundle_take_command(&bundle, server);
     if (result < 0)
         return result;
-    put_manifest(&bundle, ret_manifest);
+    bundle_put_manifest(&bundle, ret_manifest);
     *ret_remarks = kg_steal(&bundle.remarks);
     return 0;
 }

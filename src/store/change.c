@@ -51,8 +51,8 @@ int store_folder_away(const struct store_hold *hold, int quarantine_fd, const ch
 /* -- local.toml -------------------------------------------------------------------------------- */
 
 /* An edit that failed only in its last sync has been made. */
-static int write_record(struct store *store, const char *name, const struct store_record *record,
-                        struct kg_err *err)
+static int store_change_write_record(struct store *store, const char *name,
+                                     const struct store_record *record, struct kg_err *err)
 {
     kg_auto(store_record_free) struct store_record now = {0};
     int result = store_step("record");
@@ -112,8 +112,9 @@ static void finish_put(struct store *store, const struct store_hold *hold, int q
 }
 
 /* tree: what is in the quarantine becomes the version; NULL: that is there already. */
-static int put(struct store *store, const struct store_hold *hold, int quarantine_fd,
-               const struct store_journal *journal, const char *tree, struct kg_err *err)
+static int store_change_put(struct store *store, const struct store_hold *hold, int quarantine_fd,
+                            const struct store_journal *journal, const char *tree,
+                            struct kg_err *err)
 {
     int result = store_step("journal");
     result = result < 0 ? kg_fail_errno(err, -result, "write the journal of the plugin store")
@@ -124,7 +125,7 @@ static int put(struct store *store, const struct store_hold *hold, int quarantin
         result = store_version_put(store, hold, quarantine_fd, STORE_TREE_NAME, journal->name, tree,
                                    err);
     if (result == 0)
-        result = write_record(store, journal->name, &journal->record, err);
+        result = store_change_write_record(store, journal->name, &journal->record, err);
     if (result < 0)
         (void)store_journal_remove(hold, NULL);
     else
@@ -150,7 +151,7 @@ int store_consent_check(const struct store_offer *offer, const struct store_cons
     return result;
 }
 
-static int fail_changed(const char *name, struct kg_err *err)
+static int store_change_fail_changed(const char *name, struct kg_err *err)
 {
     int result = kg_fail(err, KG_E_CONFLICT, "plugin %s was changed since this was shown", name);
     kg_hint(err, "look at it again, then decide");
@@ -164,28 +165,29 @@ static int check_base(const struct store_offer *offer, const struct store_record
     bool wants_old = offer->kind != STORE_INSTALL;
     if (exists != wants_old || strcmp(now->hash ? now->hash : "", offer->approved_hash) != 0 ||
         !kg_same_text(now->from, offer->installed_from))
-        return fail_changed(offer->manifest->name, err);
+        return store_change_fail_changed(offer->manifest->name, err);
     return 0;
 }
 
 /* -- taking an offer --------------------------------------------------------------------------- */
 
 /* A yes to other files of what is installed changes nothing for what it stored: an upgrade does. */
-static char *process_of(const struct store_offer *offer, const struct store_record *before)
+static char *store_change_process_of(const struct store_offer *offer,
+                                     const struct store_record *before)
 {
     bool stays = offer->kind == STORE_APPROVE && before->hash != NULL && before->process == NULL;
     return stays ? NULL : kg_strdup(manifest_process_names[offer->manifest->process]);
 }
 
-static struct store_record record_of(const struct store_offer *offer,
-                                     const struct store_consent *consent,
-                                     const struct store_record *before)
+static struct store_record store_change_record_of(const struct store_offer *offer,
+                                                  const struct store_consent *consent,
+                                                  const struct store_record *before)
 {
     return (struct store_record){
         .package = kg_strdup(offer->manifest->package),
         .installed = kg_strdup(offer->manifest->version),
         .hash = kg_strdup(offer->hash),
-        .process = process_of(offer, before),
+        .process = store_change_process_of(offer, before),
         .from = kg_strdup(offer->from ? offer->from : before->from),
         .has_local = true,
         .local = before->installed != NULL ? before->local : consent->local,
@@ -194,16 +196,16 @@ static struct store_record record_of(const struct store_offer *offer,
 }
 
 /* The files as they are at this moment are what the yes was for. */
-static int check_tree(struct store *store, int parent_fd, const char *folder,
-                      const struct store_offer *offer, struct store_look *ret_look,
-                      struct kg_err *err)
+static int store_change_check_tree(struct store *store, int parent_fd, const char *folder,
+                                   const struct store_offer *offer, struct store_look *ret_look,
+                                   struct kg_err *err)
 {
     kg_auto(store_look_free) struct store_look look = {0};
     int result = store_look_read(store, parent_fd, folder, &look, err);
     if (result < 0)
         return kg_wrap(err, result, "plugin %s", offer->manifest->name);
     if (strcmp(look.tree.hash, offer->hash) != 0)
-        return fail_changed(offer->manifest->name, err);
+        return store_change_fail_changed(offer->manifest->name, err);
     *ret_look = look;
     look = (struct store_look){0};
     return 0;
@@ -227,13 +229,13 @@ static struct store_trial *trial_new(struct store *store, struct store_offer *of
     return trial;
 }
 
-static int take_fetched(struct store *store, const struct store_hold *hold,
-                        struct store_offer *offer, const struct store_record *after,
-                        struct kg_err *err)
+static int store_change_take_fetched(struct store *store, const struct store_hold *hold,
+                                     struct store_offer *offer, const struct store_record *after,
+                                     struct kg_err *err)
 {
     kg_auto(store_look_free) struct store_look look = {0};
     int quarantine_fd = offer->quarantine->fd;
-    int result = check_tree(store, quarantine_fd, STORE_TREE_NAME, offer, &look, err);
+    int result = store_change_check_tree(store, quarantine_fd, STORE_TREE_NAME, offer, &look, err);
     if (result == 0 && syncfs(quarantine_fd) < 0)
         result = kg_fail_errno(err, errno, "write the plugin's files");
     if (result < 0)
@@ -249,25 +251,26 @@ static int take_fetched(struct store *store, const struct store_hold *hold,
         .quarantine = offer->quarantine->id,
         .record = *after,
     };
-    return put(store, hold, quarantine_fd, &journal, offer->hash, err);
+    return store_change_put(store, hold, quarantine_fd, &journal, offer->hash, err);
 }
 
 /* A copy becomes the version, and the entry alone decides: it is written whole or not at all. */
-static int take_installed(struct store *store, const struct store_hold *hold,
-                          const struct store_offer *offer, const struct store_record *before,
-                          const struct store_record *after, struct kg_err *err)
+static int store_change_take_installed(struct store *store, const struct store_hold *hold,
+                                       const struct store_offer *offer,
+                                       const struct store_record *before,
+                                       const struct store_record *after, struct kg_err *err)
 {
     const char *name = offer->manifest->name;
     kg_auto(store_look_free) struct store_look look = {0}, version = {0};
     kg_auto(kg_free) char *folder = store_folder_path(store, name);
     kg_auto(kg_free) char *path = store_files_path(store, name, before->hash);
     if (path == NULL)
-        return fail_changed(name, err);
-    int result = check_tree(store, AT_FDCWD, path, offer, &look, err);
+        return store_change_fail_changed(name, err);
+    int result = store_change_check_tree(store, AT_FDCWD, path, offer, &look, err);
     if (result == 0)
         result = store_version_copy(store, hold, name, path, &look.tree, &version, err);
     if (result == 0)
-        result = write_record(store, name, after, err);
+        result = store_change_write_record(store, name, after, err);
     if (result == 0)
         store_approved_write(store, hold, name, &version, folder ? look.quick : "");
     return result;
@@ -286,9 +289,9 @@ static int look_at_place(const struct store *store, const struct store_hold *hol
     return 0;
 }
 
-static int take(struct store *store, const struct store_hold *hold, struct store_offer *offer,
-                const struct store_consent *consent, struct store_trial **ret_trial,
-                struct kg_err *err)
+static int store_change_take(struct store *store, const struct store_hold *hold,
+                             struct store_offer *offer, const struct store_consent *consent,
+                             struct store_trial **ret_trial, struct kg_err *err)
 {
     kg_auto(store_record_free) struct store_record before = {0}, after = {0};
     const char *name = offer->manifest->name;
@@ -300,12 +303,12 @@ static int take(struct store *store, const struct store_hold *hold, struct store
         result = check_base(offer, &before, exists, err);
     if (result < 0)
         return result;
-    after = record_of(offer, consent, &before);
+    after = store_change_record_of(offer, consent, &before);
     struct store_version *version = NULL; /* held before another takes its place */
     if (!approves && exists && ret_trial != NULL)
         (void)store_version_hold(store, name, before.hash, &version, NULL);
-    result = approves ? take_installed(store, hold, offer, &before, &after, err)
-                      : take_fetched(store, hold, offer, &after, err);
+    result = approves ? store_change_take_installed(store, hold, offer, &before, &after, err)
+                      : store_change_take_fetched(store, hold, offer, &after, err);
     if (result == 0 && ret_trial != NULL)
         *ret_trial = !approves && exists
                          ? trial_new(store, offer, &before, &after, kg_steal(&version))
@@ -323,7 +326,7 @@ int store_take(struct store *store, struct store_offer *offer, const struct stor
         result = store_hold_begin(store, &hold, err);
     if (result < 0)
         return result;
-    result = take(store, &hold, offer, consent, ret_trial, err);
+    result = store_change_take(store, &hold, offer, consent, ret_trial, err);
     if (result == 0)
         store_offer_free(offer);
     store_sweep_versions(store, &hold);
@@ -358,14 +361,14 @@ static int revert(struct store_trial *trial, const struct store_hold *hold, stru
     if (result < 0)
         return result;
     if (!kg_same_text(now.hash, trial->after.hash))
-        return fail_changed(trial->name, err);
+        return store_change_fail_changed(trial->name, err);
     const struct store_journal journal = {
         .act = STORE_ACT_REVERT,
         .name = trial->name,
         .quarantine = trial->quarantine->id,
         .record = trial->before,
     };
-    return put(trial->store, hold, trial->quarantine->fd, &journal, NULL, err);
+    return store_change_put(trial->store, hold, trial->quarantine->fd, &journal, NULL, err);
 }
 
 int store_trial_revert(struct store_trial *trial, struct kg_err *err)
@@ -395,8 +398,8 @@ static bool was_decided(struct store *store, const struct store_journal *journal
            kg_same_text(now.installed, journal->record.installed);
 }
 
-static int finish(struct store *store, const struct store_hold *hold,
-                  const struct store_journal *journal, struct kg_err *err)
+static int store_change_finish(struct store *store, const struct store_hold *hold,
+                               const struct store_journal *journal, struct kg_err *err)
 {
     if (!was_decided(store, journal)) {
         kg_log_about(KG_WARN, journal->name,
@@ -421,6 +424,6 @@ int store_finish(struct store *store, const struct store_hold *hold, struct kg_e
     if (result == -ENOENT)
         return 0;
     if (result == 0)
-        result = finish(store, hold, &journal, err);
+        result = store_change_finish(store, hold, &journal, err);
     return result < 0 ? kg_wrap(err, result, "finish a change of the plugin store") : 0;
 }

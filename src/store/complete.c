@@ -22,14 +22,14 @@ static const struct kind {
     {"pyproject.toml", pyproject_manifest},
 };
 
-static bool is_file(int folder_fd, const char *name)
+static bool store_complete_is_file(int folder_fd, const char *name)
 {
     struct stat status;
     return fstatat(folder_fd, name, &status, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(status.st_mode);
 }
 
-static int make(int folder_fd, const struct kind *kind, struct kg_buf *ret_manifest,
-                char ***ret_remarks, struct kg_err *err)
+static int store_complete_make(int folder_fd, const struct kind *kind, struct kg_buf *ret_manifest,
+                               char ***ret_remarks, struct kg_err *err)
 {
     kg_auto(kg_buf_free) struct kg_buf text = {0};
     kg_auto(kg_close) int fd = openat(folder_fd, kind->file, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
@@ -60,12 +60,12 @@ int store_complete(int folder_fd, char ***ret_remarks, struct kg_err *err)
 {
     kg_auto(kg_buf_free) struct kg_buf manifest = {0};
     char **remarks = NULL;
-    if (is_file(folder_fd, MANIFEST_FILE))
+    if (store_complete_is_file(folder_fd, MANIFEST_FILE))
         return 0;
     for (size_t i = 0; i < KG_COUNT(kinds); i++) {
-        if (!is_file(folder_fd, kinds[i].file))
+        if (!store_complete_is_file(folder_fd, kinds[i].file))
             continue;
-        int result = make(folder_fd, &kinds[i], &manifest, &remarks, err);
+        int result = store_complete_make(folder_fd, &kinds[i], &manifest, &remarks, err);
         if (result == 0)
             result = complete_write(folder_fd, kg_buf_view(&manifest), err);
         if (result == 0)

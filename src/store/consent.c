@@ -25,7 +25,7 @@ static const struct consent_ops *ops_of(const struct consent *consent)
     return consent->queue->parts.ops;
 }
 
-static void *data_of(const struct consent *consent)
+static void *consent_data_of(const struct consent *consent)
 {
     return consent->queue->parts.data;
 }
@@ -36,12 +36,12 @@ void consent_end_offer(struct consent *consent)
     consent->expires_ms = 0;
     kg_buf_free(&consent->offer_json);
     if (consent->offer != NULL)
-        ops_of(consent)->drop(data_of(consent), kg_steal(&consent->offer));
+        ops_of(consent)->drop(consent_data_of(consent), kg_steal(&consent->offer));
 }
 
 void consent_stop_fetching(struct consent *consent)
 {
-    ops_of(consent)->cancel(data_of(consent), consent);
+    ops_of(consent)->cancel(consent_data_of(consent), consent);
 }
 
 void consent_forget_offer(struct consent *consent)
@@ -164,7 +164,7 @@ struct consent *consent_add(struct consent_queue *queue, enum consent_kind kind)
     return consent;
 }
 
-static void remove_at(struct consent_queue *queue, size_t index)
+static void consent_remove_at(struct consent_queue *queue, size_t index)
 {
     struct consent *consent = queue->items[index];
     queue->count--;
@@ -182,7 +182,7 @@ static void forget_old_answers(struct consent_queue *queue)
             ++settled <= queue->parts.limits.open_max)
             continue;
         consent_unkeep(queue->items[i]);
-        remove_at(queue, i);
+        consent_remove_at(queue, i);
     }
 }
 
@@ -194,7 +194,7 @@ static size_t count_state(const struct consent_queue *queue, enum consent_state 
     return count;
 }
 
-static int check_room(const struct consent_queue *queue, struct kg_err *err)
+static int consent_check_room(const struct consent_queue *queue, struct kg_err *err)
 {
     size_t open = 0;
     for (size_t i = 0; i < queue->count; i++)
@@ -215,7 +215,7 @@ void consent_forget_project(struct consent_queue *queue, const char *project)
         if (consent->state == CONSENT_INSTALLING)
             kg_replace(&consent->project, NULL); /* it ends as the operator's own */
         else
-            remove_at(queue, i);
+            consent_remove_at(queue, i);
     }
 }
 
@@ -228,7 +228,7 @@ void consent_keep_wanted(struct consent_queue *queue, const char *project, char 
             kg_list_has(plugins, kg_str(manifest_name_in(consent->plugin))))
             continue;
         consent_unkeep(consent);
-        remove_at(queue, i);
+        consent_remove_at(queue, i);
     }
 }
 
@@ -279,7 +279,8 @@ static int start_fetching(struct consent *consent, const char *source, const cha
         .packages = consent->packages,
     };
     int result = check_fetch(consent, source, err);
-    return result < 0 ? result : ops_of(consent)->prepare(data_of(consent), consent, &wish, err);
+    return result < 0 ? result
+                      : ops_of(consent)->prepare(consent_data_of(consent), consent, &wish, err);
 }
 
 void consent_progress(struct consent *consent, const struct store_progress *progress)
@@ -349,7 +350,7 @@ static int check_server(const struct consent_wish *wish, struct kg_err *err)
         "a name and arguments are for MCP servers: npm:PACKAGE -- ARGS, program:/PATH -- ARGS");
 }
 
-static int check_request(const struct consent_request *request, struct kg_err *err)
+static int consent_check_request(const struct consent_request *request, struct kg_err *err)
 {
     const struct consent_wish *wish = &request->wish;
     if (!is_bounded(wish->plugin) || !is_bounded(wish->source) || !is_bounded(wish->base) ||
@@ -433,21 +434,21 @@ static struct consent *raise_again(struct consent *consent, const struct consent
 struct consent *consent_raise(struct consent_queue *queue, const struct consent_request *request,
                               struct kg_err *err)
 {
-    if (check_request(request, err) < 0)
+    if (consent_check_request(request, err) < 0)
         return NULL;
     struct consent *known = request->project != NULL
                                 ? consent_of_project(queue, request->project, request->wish.plugin)
                                 : NULL;
     if (known != NULL)
         return raise_again(known, request);
-    if (check_room(queue, err) < 0)
+    if (consent_check_room(queue, err) < 0)
         return NULL;
     struct consent *consent = consent_add(queue, request->wish.kind);
     set_wish(consent, request);
     if (consent->project != NULL) {
         begin_projects(consent);
     } else if (begin_own(consent, err) < 0) {
-        remove_at(queue, queue->count - 1);
+        consent_remove_at(queue, queue->count - 1);
         return NULL;
     }
     forget_old_answers(queue);
@@ -465,8 +466,8 @@ static int refuse_state(const struct consent *consent, const char *act, struct k
     return -EINVAL;
 }
 
-static int let_fetch(struct consent *consent, const struct consent_answer *answer,
-                     struct kg_err *err)
+static int consent_let_fetch(struct consent *consent, const struct consent_answer *answer,
+                             struct kg_err *err)
 {
     bool lacks = consent->state == CONSENT_OFFERED && consent->offer->packages_missing > 0;
     if (consent->state == CONSENT_OFFERED && !(answer->packages && lacks)) {
@@ -507,8 +508,8 @@ static void list_new_capabilities(const struct store_offer *offer, struct kg_buf
     }
 }
 
-static int check_answer(const struct consent *consent, const struct consent_answer *answer,
-                        struct kg_err *err)
+static int consent_check_answer(const struct consent *consent, const struct consent_answer *answer,
+                                struct kg_err *err)
 {
     const struct store_offer *offer = consent->offer;
     if (consent->state != CONSENT_OFFERED)
@@ -539,11 +540,11 @@ static void activate_installed(struct consent *consent)
 {
     kg_auto(kg_free) char *name = kg_strdup(consent->offer->manifest->name);
     kg_auto(kg_free) char *version = kg_strdup(consent->offer->manifest->version);
-    ops_of(consent)->drop(data_of(consent), kg_steal(&consent->offer));
+    ops_of(consent)->drop(consent_data_of(consent), kg_steal(&consent->offer));
     consent_taken(consent, &(struct consent_outcome){.name = name, .version = version});
 }
 
-static void take(struct consent *consent, const struct consent_answer *answer)
+static void consent_take(struct consent *consent, const struct consent_answer *answer)
 {
     kg_auto(kg_free) char *hash = kg_strdup(consent->offer->hash);
     const struct store_consent yes = {
@@ -552,7 +553,7 @@ static void take(struct consent *consent, const struct consent_answer *answer)
         .replace_source = answer->replace_source,
         .local = consent->project == NULL,
     };
-    ops_of(consent)->take(data_of(consent), consent, kg_steal(&consent->offer), &yes,
+    ops_of(consent)->take(consent_data_of(consent), consent, kg_steal(&consent->offer), &yes,
                           answer->operator_id);
 }
 
@@ -560,8 +561,8 @@ int consent_approve(struct consent *consent, const struct consent_answer *answer
                     struct kg_err *err)
 {
     if (answer->hash == NULL)
-        return let_fetch(consent, answer, err);
-    int result = check_answer(consent, answer, err);
+        return consent_let_fetch(consent, answer, err);
+    int result = consent_check_answer(consent, answer, err);
     if (result < 0)
         return result;
     kg_replace(&consent->answered_by, answer->operator_id);
@@ -578,7 +579,7 @@ int consent_approve(struct consent *consent, const struct consent_answer *answer
     if (only_activates(consent))
         activate_installed(consent);
     else
-        take(consent, answer);
+        consent_take(consent, answer);
     return 0;
 }
 
@@ -593,7 +594,7 @@ int consent_decline(struct consent *consent, const char *operator_id, struct kg_
     return 0;
 }
 
-static void end_well(struct consent *consent, const char *version, bool was_running)
+static void consent_end_well(struct consent *consent, const char *version, bool was_running)
 {
     kg_replace(&consent->taken_version, version);
     consent->was_running = was_running;
@@ -608,7 +609,7 @@ void consent_activated(struct consent *consent, const struct consent_activation 
         return;
     }
     tell(consent, AUDIT_CONSENT_ACTIVATED, AUDIT_V_TEXT(consent->answered_by));
-    end_well(consent, activation->version, activation->was_running);
+    consent_end_well(consent, activation->version, activation->was_running);
 }
 
 void consent_taken(struct consent *consent, const struct consent_outcome *outcome)
@@ -621,7 +622,7 @@ void consent_taken(struct consent *consent, const struct consent_outcome *outcom
     } else if (consent->project != NULL) {
         consent_activate(consent, outcome);
     } else {
-        end_well(consent, outcome->version, outcome->was_running);
+        consent_end_well(consent, outcome->version, outcome->was_running);
     }
 }
 
@@ -647,7 +648,7 @@ enum consent_state consent_state(const struct consent *consent)
     return consent->state;
 }
 
-static void put_error(struct kg_json_writer *json, const struct kg_err *reason)
+static void consent_put_error(struct kg_json_writer *json, const struct kg_err *reason)
 {
     kg_json_key(json, "error");
     if (reason->code == KG_OK) {
@@ -676,7 +677,7 @@ static void put_progress(struct kg_json_writer *json, const struct consent *cons
     kg_json_end(json, '}');
 }
 
-static void put_done(struct kg_json_writer *json, const struct consent *consent)
+static void consent_put_done(struct kg_json_writer *json, const struct consent *consent)
 {
     kg_json_key(json, "installed");
     if (consent->taken_version == NULL) {
@@ -700,14 +701,14 @@ void consent_json(const struct consent *consent, bool with_offer, struct kg_json
     kg_json_named_text(json, "version", consent->version);
     kg_json_named_text(json, "state", consent_state_name(consent->state));
     kg_json_named_text(json, "state_meaning", consent_state_meaning(consent->state));
-    put_error(json, &consent->reason);
+    consent_put_error(json, &consent->reason);
     kg_json_named_text(json, "raised_by", consent->raised_by);
     kg_json_named_text(json, "answered_by", consent->answered_by);
     kg_json_named_time(json, "raised_at", consent->raised_ms);
     kg_json_named_time(json, "changed_at", consent->changed_ms);
     kg_json_named_time(json, "expires_at", consent->expires_ms);
     put_progress(json, consent);
-    put_done(json, consent);
+    consent_put_done(json, consent);
     if (with_offer) {
         kg_json_key(json, "offer");
         if (consent->offer_json.length > 0)

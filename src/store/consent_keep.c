@@ -91,7 +91,7 @@ static int find_state(const char *name)
     return state;
 }
 
-static void on_kept(void *data, const struct state_consent *kept)
+static void consent_keep_on_kept(void *data, const struct state_consent *kept)
 {
     int kind = find_kind(kept->kind), state = find_state(kept->state);
     if (kind == CONSENT_KIND_COUNT || state == CONSENT_STATE_COUNT) {
@@ -152,7 +152,7 @@ int consent_load_kept(struct consent_queue *queue, struct kg_err *err)
     if (queue->parts.keeper == NULL)
         return 0;
     struct state *state = state_keeper_state(queue->parts.keeper);
-    int result = state_consents(state, on_kept, queue, err);
+    int result = state_consents(state, consent_keep_on_kept, queue, err);
     return result < 0 ? result : state_activations(state, on_active, queue, err);
 }
 

@@ -9,7 +9,7 @@ struct cell {
     void (*action)(struct consent *consent); /* NULL: an empty cell */
 };
 
-static void only_move(struct consent *consent)
+static void consent_states_only_move(struct consent *consent)
 {
     (void)consent;
 }
@@ -29,19 +29,19 @@ static const struct cell table[CONSENT_STATE_COUNT][CONSENT_EVENT_COUNT] = {
         {
             [ON_OFFER] = TO(OFFERED, consent_begin_offer),
             [ON_NO] = TO(DECLINED, consent_stop_fetching),
-            [ON_FAILED] = TO(FAILED, only_move),
+            [ON_FAILED] = TO(FAILED, consent_states_only_move),
         },
     [CONSENT_OFFERED] =
         {
-            [ON_YES] = TO(INSTALLING, only_move),
+            [ON_YES] = TO(INSTALLING, consent_states_only_move),
             [ON_FETCH] = TO(FETCHING, consent_end_offer), /* with the packages that it lacks */
             [ON_NO] = TO(DECLINED, consent_end_offer),
             [ON_LATE] = TO(EXPIRED, consent_end_offer),
         },
     [CONSENT_INSTALLING] =
         {
-            [ON_TAKEN] = TO(DONE, only_move),
-            [ON_FAILED] = TO(FAILED, only_move),
+            [ON_TAKEN] = TO(DONE, consent_states_only_move),
+            [ON_FAILED] = TO(FAILED, consent_states_only_move),
         },
     [CONSENT_DONE] =
         {
@@ -100,7 +100,7 @@ bool consent_takes_event(const struct consent *consent, enum consent_event event
     return table[consent->state][event].action != NULL;
 }
 
-static void tell(struct consent *consent)
+static void consent_states_tell(struct consent *consent)
 {
     for (struct consent_listener *at = consent->queue->listeners, *next; at != NULL; at = next) {
         next = at->next;
@@ -118,7 +118,7 @@ bool consent_raise_event(struct consent *consent, enum consent_event event)
     consent->has_progress = false;
     cell->action(consent);
     consent_keep(consent);
-    tell(consent);
+    consent_states_tell(consent);
     return true;
 }
 

@@ -14,7 +14,7 @@
 
 #define COPY_BYTES ((size_t)256 * 1024)
 
-static int copy_content(int from, int to, uint64_t bytes)
+static int store_copy_content(int from, int to, uint64_t bytes)
 {
     kg_auto(kg_free) char *block = kg_alloc(COPY_BYTES);
     while (bytes > 0) {
@@ -31,7 +31,7 @@ static int copy_content(int from, int to, uint64_t bytes)
     return 0;
 }
 
-static int copy_file(int from_fd, int to_fd, const struct store_entry *entry)
+static int store_copy_file(int from_fd, int to_fd, const struct store_entry *entry)
 {
     mode_t mode = entry->executable ? 0755 : 0644;
     kg_auto(kg_close) int from =
@@ -42,10 +42,10 @@ static int copy_file(int from_fd, int to_fd, const struct store_entry *entry)
                           mode);
     if (to < 0 || fchmod(to, mode) < 0)
         return -errno;
-    return copy_content(from, to, entry->bytes);
+    return store_copy_content(from, to, entry->bytes);
 }
 
-static int copy_link(int from_fd, int to_fd, const struct store_entry *entry)
+static int store_copy_link(int from_fd, int to_fd, const struct store_entry *entry)
 {
     char target[TREE_LINK_BYTES_MAX + 1];
     ssize_t length = readlinkat(from_fd, entry->path, target, sizeof(target) - 1);
@@ -55,38 +55,38 @@ static int copy_link(int from_fd, int to_fd, const struct store_entry *entry)
     return symlinkat(target, to_fd, entry->path) < 0 ? -errno : 0;
 }
 
-static int make_folder(int to_fd, const char *path)
+static int store_copy_make_folder(int to_fd, const char *path)
 {
     if (mkdirat(to_fd, path, 0755) < 0)
         return -errno;
     return fchmodat(to_fd, path, 0755, 0) < 0 ? -errno : 0;
 }
 
-static int copy_entry(int from_fd, int to_fd, const struct store_entry *entry)
+static int store_copy_entry(int from_fd, int to_fd, const struct store_entry *entry)
 {
     switch (entry->type) {
     case STORE_ENTRY_FILE:
-        return copy_file(from_fd, to_fd, entry);
+        return store_copy_file(from_fd, to_fd, entry);
     case STORE_ENTRY_LINK:
-        return copy_link(from_fd, to_fd, entry);
+        return store_copy_link(from_fd, to_fd, entry);
     case STORE_ENTRY_FOLDER:
         break;
     }
-    return make_folder(to_fd, entry->path);
+    return store_copy_make_folder(to_fd, entry->path);
 }
 
 /* Folders come before what is in them: that is how paths sort. */
 int tree_copy(int from_fd, const struct store_tree *tree, int parent_fd, const char *name,
               struct kg_err *err)
 {
-    int result = make_folder(parent_fd, name);
+    int result = store_copy_make_folder(parent_fd, name);
     kg_auto(kg_close) int to =
         result < 0 ? result
                    : openat(parent_fd, name, O_DIRECTORY | O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
     if (to < 0)
         return kg_fail_errno(err, result < 0 ? -result : errno, "make a folder for the copy");
     for (size_t i = 0; i < tree->count; i++) {
-        result = copy_entry(from_fd, to, &tree->entries[i]);
+        result = store_copy_entry(from_fd, to, &tree->entries[i]);
         if (result < 0)
             return kg_fail_errno(err, -result, "copy %s", tree->entries[i].path);
     }

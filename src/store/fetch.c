@@ -7,8 +7,8 @@
  *   store_fetch -> cage runs -> on_run_done -> worker: take out, check, hash -> on_done
  *                                        \-> worker: remove all             -> on_done(error)
  *
- * Before a package of npm is fetched, another cage tells how npm is set: on_looked. Where one of
- * the catalog is, its keeper tells: on_object.
+ * Before a package of npm is fetched, another cage tells how npm is set: fetch_on_looked. Where one
+ * of the catalog is, its keeper tells: on_object.
  */
 #include "store/fetch.h"
 #include "helper/helper.h"
@@ -85,7 +85,7 @@ void store_on_idle(struct store *store, void (*on_idle)(void *data), void *data)
     store->on_idle_data = data;
 }
 
-static struct store_fetched *take_fetched(struct store_fetch *fetch)
+static struct store_fetched *fetch_take_fetched(struct store_fetch *fetch)
 {
     struct store_fetched *fetched = kg_alloc(sizeof(*fetched));
     fetched->quarantine = kg_steal(&fetch->quarantine);
@@ -95,13 +95,13 @@ static struct store_fetched *take_fetched(struct store_fetch *fetch)
     return fetched;
 }
 
-static void on_end(struct loop_task *task)
+static void fetch_on_end(struct loop_task *task)
 {
     struct store_fetch *fetch = KG_CONTAINER(task, struct store_fetch, end);
     if (fetch->on_done != NULL && fetch->error.code != KG_OK)
         fetch->on_done(fetch->data, NULL, &fetch->error);
     else if (fetch->on_done != NULL)
-        fetch->on_done(fetch->data, take_fetched(fetch), NULL);
+        fetch->on_done(fetch->data, fetch_take_fetched(fetch), NULL);
     fetch_free(fetch);
 }
 
@@ -127,7 +127,7 @@ static int make_tree(const struct store_fetch *fetch, struct kg_err *err)
 }
 
 /* Out of the cage's folder, which goes, and to where nobody of the cage can have it open. */
-static int take_out(const struct store_fetch *fetch, struct kg_err *err)
+static int fetch_take_out(const struct store_fetch *fetch, struct kg_err *err)
 {
     int folder = fetch->quarantine->fd;
     if (renameat(folder, WORK "/" STORE_TREE_NAME, folder, STORE_TREE_NAME) < 0)
@@ -148,11 +148,11 @@ static int complete(struct store_fetch *fetch, int tree, struct kg_err *err)
                : store_complete(tree, &fetch->remarks, err);
 }
 
-static int check(struct store_fetch *fetch, struct kg_err *err)
+static int store_fetch_check(struct store_fetch *fetch, struct kg_err *err)
 {
     int result = holds_nothing(&fetch->source) ? make_tree(fetch, err) : 0;
     if (result == 0)
-        result = take_out(fetch, err);
+        result = fetch_take_out(fetch, err);
     if (result < 0)
         return result;
     kg_auto(kg_close) int tree = openat(fetch->quarantine->fd, STORE_TREE_NAME,
@@ -176,16 +176,16 @@ static void discard(struct store_fetch *fetch)
     store_quarantine_free(kg_steal(&fetch->quarantine));
 }
 
-static void run_job(struct loop_job *job)
+static void fetch_run_job(struct loop_job *job)
 {
     struct store_fetch *fetch = KG_CONTAINER(job, struct store_fetch, job);
-    if (fetch->error.code == KG_OK && check(fetch, &fetch->error) < 0)
+    if (fetch->error.code == KG_OK && store_fetch_check(fetch, &fetch->error) < 0)
         kg_wrap(&fetch->error, -EINVAL, "what was fetched from %.300s", fetch->source.text);
     if (fetch->error.code != KG_OK)
         discard(fetch);
 }
 
-static void on_job_done(struct loop_job *job)
+static void fetch_on_job_done(struct loop_job *job)
 {
     struct store_fetch *fetch = KG_CONTAINER(job, struct store_fetch, job);
     if (fetch->on_done == NULL && fetch->quarantine != NULL) { /* cancelled while it was checked */
@@ -202,7 +202,7 @@ static void begin_job(struct store_fetch *fetch)
     if (fetch->error.code == KG_OK && fetch->words.on_progress != NULL)
         fetch->words.on_progress(fetch->data, &checking);
     fetch->worker = loop_worker_new(fetch->parts.loop, "kaged-fetch");
-    fetch->job = (struct loop_job){.run = run_job, .done = on_job_done};
+    fetch->job = (struct loop_job){.run = fetch_run_job, .done = fetch_on_job_done};
     loop_worker_submit(fetch->worker, &fetch->job);
 }
 
@@ -236,8 +236,8 @@ static int explain_end(const struct helper_run_result *result, struct kg_err *er
                    result->how.exit_code, words);
 }
 
-static int judge(const struct store_fetch *fetch, const struct helper_run_result *result,
-                 struct kg_err *err)
+static int fetch_judge(const struct store_fetch *fetch, const struct helper_run_result *result,
+                       struct kg_err *err)
 {
     if (fetch->noisy)
         return kg_fail(err, KG_E_INVALID_SOURCE,
@@ -275,13 +275,13 @@ static void on_run_done(void *data, struct helper_run_result *result,
 {
     struct store_fetch *fetch = data;
     if (run_is_over(fetch, err_or_null))
-        (void)judge(fetch, result, &fetch->error);
+        (void)fetch_judge(fetch, result, &fetch->error);
     finish_run(fetch);
 }
 
 /* -- while it runs ----------------------------------------------------------------------------- */
 
-static void on_output(void *data, struct kg_str bytes)
+static void fetch_on_output(void *data, struct kg_str bytes)
 {
     struct store_fetch *fetch = data;
     if (fetch->noisy || fetch->on_done == NULL || fetch_words_take(&fetch->words, bytes))
@@ -290,7 +290,7 @@ static void on_output(void *data, struct kg_str bytes)
     helper_run_kill(fetch->run);
 }
 
-static void on_network(void *data, const struct gate_event *event)
+static void fetch_on_network(void *data, const struct gate_event *event)
 {
     const struct store_fetch *fetch = data;
     const struct store_parts *parts = &fetch->parts;
@@ -348,8 +348,8 @@ static int begin_unpack(struct store_fetch *fetch, struct kg_err *err)
         .input = fetch->npm != NULL ? kg_buf_view(&fetch->npm->settings) : KG_STR_NULL,
         .output_max = LAST_WORDS_BYTES,
         .timeout_ms = fetch->limits.timeout_ms,
-        .on_output = on_output,
-        .on_network = on_network,
+        .on_output = fetch_on_output,
+        .on_network = fetch_on_network,
     };
     struct cage_plan *plan =
         fetch_plan(fetch->store, &fetch->source, fetch->npm, &fetch->limits, fetch->work, err);
@@ -375,15 +375,15 @@ static int judge_look(struct store_fetch *fetch, const struct helper_run_result 
     return read < 0 ? read : begin_unpack(fetch, err);
 }
 
-static void on_looked(void *data, struct helper_run_result *result,
-                      const struct kg_err *err_or_null)
+static void fetch_on_looked(void *data, struct helper_run_result *result,
+                            const struct kg_err *err_or_null)
 {
     struct store_fetch *fetch = data;
     if (!run_is_over(fetch, err_or_null) || judge_look(fetch, result, &fetch->error) < 0)
         finish_run(fetch);
 }
 
-static int begin_look(struct store_fetch *fetch, struct kg_err *err)
+static int fetch_begin_look(struct store_fetch *fetch, struct kg_err *err)
 {
     const struct helper_run_options options = {.output_max = LOOK_BYTES,
                                                .timeout_ms = LOOK_TIMEOUT_MS};
@@ -393,7 +393,7 @@ static int begin_look(struct store_fetch *fetch, struct kg_err *err)
     struct cage_plan *plan = npm_look_plan(fetch->npm, fetch->work, fetch->parts.facts, err);
     if (plan == NULL)
         return -EINVAL;
-    int result = start_run(fetch, plan, &options, on_looked, err);
+    int result = start_run(fetch, plan, &options, fetch_on_looked, err);
     cage_plan_free(plan);
     return result;
 }
@@ -418,7 +418,7 @@ static int begin_object(struct store *store, struct store_fetch *fetch, struct k
     return 0;
 }
 
-static int begin(struct store *store, struct store_fetch *fetch, struct kg_err *err)
+static int fetch_begin(struct store *store, struct store_fetch *fetch, struct kg_err *err)
 {
     int result = store_quarantine_new(store, &fetch->quarantine, err);
     if (result < 0)
@@ -433,7 +433,7 @@ static int begin(struct store *store, struct store_fetch *fetch, struct kg_err *
     if (fetch->source.kind == STORE_CATALOG)
         return begin_object(store, fetch, err);
     bool uses_npm = fetch->source.kind == STORE_NPM || fetch->source.packages;
-    return uses_npm ? begin_look(fetch, err) : begin_unpack(fetch, err);
+    return uses_npm ? fetch_begin_look(fetch, err) : begin_unpack(fetch, err);
 }
 
 int store_fetch(struct store *store, const struct store_source *source,
@@ -459,10 +459,10 @@ int store_fetch(struct store *store, const struct store_source *source,
         .words = {.on_progress = on_progress, .data = data},
         .on_done = on_done,
         .data = data,
-        .end = {.run = on_end},
+        .end = {.run = fetch_on_end},
     };
     store->fetches++;
-    result = begin(store, fetch, err);
+    result = fetch_begin(store, fetch, err);
     if (result < 0) {
         kg_wrap(err, result, "%.300s", source->text);
         fetch_free(fetch);

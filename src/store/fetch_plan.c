@@ -29,9 +29,9 @@ static const char *format_of(const struct store_source *source)
     return store_source_kind_names[source->kind];
 }
 
-static char **make_command(const char *program, const struct store_source *source,
-                           const struct npm *npm_or_null, const struct store_limits *limits,
-                           const char *folder)
+static char **fetch_plan_make_command(const char *program, const struct store_source *source,
+                                      const struct npm *npm_or_null,
+                                      const struct store_limits *limits, const char *folder)
 {
     const struct {
         const char *name;
@@ -59,7 +59,7 @@ static char **make_command(const char *program, const struct store_source *sourc
 }
 
 /* The path on this machine that the source is, or NULL. */
-static const char *path_of(const struct store_source *source)
+static const char *fetch_plan_path_of(const struct store_source *source)
 {
     if (source->kind == STORE_NPM)
         return NULL;
@@ -71,7 +71,7 @@ static const char *path_of(const struct store_source *source)
 /* Else it would be copied into itself. */
 static int check_apart(const struct store_source *source, const char *folder, struct kg_err *err)
 {
-    const char *path = path_of(source);
+    const char *path = fetch_plan_path_of(source);
     if (path == NULL || !kg_path_within(folder, path))
         return 0;
     return kg_fail(err, KG_E_REFUSED, "the folder holds kaged's own plugin store");
@@ -88,7 +88,7 @@ struct needs {
     uint64_t memory_bytes;
 };
 
-static void add_program(struct needs *needs, const char *program, const char *folder)
+static void fetch_plan_add_program(struct needs *needs, const char *program, const char *folder)
 {
     needs->programs[needs->program_count++] =
         (struct cage_program){.program = program, .folder = folder};
@@ -100,11 +100,11 @@ static void add_git(struct needs *needs, const char *folder, const char *host, u
     needs->processes = GIT_PROCESSES;
     needs->tmp_bytes = GIT_TMP_BYTES;
     needs->memory_bytes = GIT_MEMORY_BYTES;
-    add_program(needs, "git", folder);
+    fetch_plan_add_program(needs, "git", folder);
     if (host != NULL)
         needs->reaches[needs->reach_count++] = (struct cage_reach){.host = host, .port = port};
     else /* git starts the other side of it by a shell */
-        add_program(needs, "sh", folder);
+        fetch_plan_add_program(needs, "sh", folder);
 }
 
 /* node, and what npm trusts; a runtime that is not the system's with its whole folder. */
@@ -113,7 +113,7 @@ static void add_npm(struct needs *needs, const struct npm *npm, const char *fold
     needs->processes = NPM_PROCESSES;
     needs->tmp_bytes = NPM_TMP_BYTES;
     needs->memory_bytes = NPM_MEMORY_BYTES;
-    add_program(needs, npm->node->program, folder);
+    fetch_plan_add_program(needs, npm->node->program, folder);
     if (!npm->node->is_own)
         needs->paths[needs->path_count++] = (struct cage_path){.path = npm->node->folder};
     if (npm->ca_file != NULL)
@@ -126,7 +126,7 @@ static struct cage_plan *plan_for(const struct store *store, const struct store_
                                   const struct npm *npm_or_null, char **command, const char *folder,
                                   struct kg_err *err)
 {
-    const char *path = path_of(source);
+    const char *path = fetch_plan_path_of(source);
     kg_auto(kg_free) char *host = NULL;
     uint16_t port = 0;
     bool is_remote = source_host(source->place, &host, &port);
@@ -163,7 +163,7 @@ struct cage_plan *fetch_plan(const struct store *store, const struct store_sourc
     kg_auto(kg_free) char *program = helper_program("kaged-unpack", err);
     if (program == NULL || check_apart(source, folder, err) < 0)
         return NULL;
-    char **command = make_command(program, source, npm_or_null, limits, folder);
+    char **command = fetch_plan_make_command(program, source, npm_or_null, limits, folder);
     struct cage_plan *plan = plan_for(store, source, npm_or_null, command, folder, err);
     kg_list_free(command);
     return plan;

@@ -17,7 +17,7 @@ static const enum kg_code codes[] = {KG_E_REFUSED,   KG_E_TOO_LARGE, KG_E_INVALI
 
 static const char *const phases[] = {"fetching", "unpacking", "copying"};
 
-static uint64_t number_of(const struct kg_node *line, const char *key)
+static uint64_t fetch_words_number_of(const struct kg_node *line, const char *key)
 {
     int64_t value;
     const struct kg_node *node = kg_node_get(line, key);
@@ -27,9 +27,9 @@ static uint64_t number_of(const struct kg_node *line, const char *key)
 static bool take_progress(struct fetch_words *words, const struct kg_node *line)
 {
     struct store_progress progress = {
-        .files = number_of(line, "files"),
-        .bytes = number_of(line, "bytes"),
-        .bytes_expected = number_of(line, "bytes_expected"),
+        .files = fetch_words_number_of(line, "files"),
+        .bytes = fetch_words_number_of(line, "bytes"),
+        .bytes_expected = fetch_words_number_of(line, "bytes_expected"),
     };
     for (size_t i = 0; i < KG_COUNT(phases); i++)
         if (kg_str_is(kg_node_text(line, "phase"), phases[i]))
@@ -39,7 +39,7 @@ static bool take_progress(struct fetch_words *words, const struct kg_node *line)
     return progress.phase != NULL;
 }
 
-static void copy_text(struct kg_str text, size_t max, char *ret_text, size_t size)
+static void fetch_words_copy_text(struct kg_str text, size_t max, char *ret_text, size_t size)
 {
     kg_auto(kg_buf_free) struct kg_buf shown = {0};
     kg_buf_escaped(&shown, (struct kg_str){text.data, text.length < max ? text.length : max});
@@ -49,8 +49,9 @@ static void copy_text(struct kg_str text, size_t max, char *ret_text, size_t siz
 static bool take_failure(struct fetch_words *words, const struct kg_node *line)
 {
     char message[MESSAGE_BYTES_MAX + 1], hint[HINT_BYTES_MAX + 1];
-    copy_text(kg_node_text(line, "message"), MESSAGE_BYTES_MAX, message, sizeof(message));
-    copy_text(kg_node_text(line, "hint"), HINT_BYTES_MAX, hint, sizeof(hint));
+    fetch_words_copy_text(kg_node_text(line, "message"), MESSAGE_BYTES_MAX, message,
+                          sizeof(message));
+    fetch_words_copy_text(kg_node_text(line, "hint"), HINT_BYTES_MAX, hint, sizeof(hint));
     enum kg_code code = KG_E_INVALID_SOURCE, said = kg_code_from_name(kg_node_text(line, "code"));
     for (size_t i = 0; i < KG_COUNT(codes); i++)
         if (codes[i] == said)
@@ -61,7 +62,7 @@ static bool take_failure(struct fetch_words *words, const struct kg_node *line)
     return message[0] != '\0';
 }
 
-static bool take_line(struct fetch_words *words, struct kg_str text)
+static bool fetch_words_take_line(struct fetch_words *words, struct kg_str text)
 {
     kg_auto(kg_doc_cleanup) struct kg_doc *doc = kg_json_read(text, NULL);
     if (doc == NULL || words->done || words->error.code != KG_OK || ++words->lines > LINES_MAX)
@@ -85,7 +86,7 @@ bool fetch_words_take(struct fetch_words *words, struct kg_str bytes)
         kg_buf_append(&words->line, bytes.data, length);
         if (end == NULL)
             return true;
-        if (!take_line(words, kg_buf_view(&words->line)))
+        if (!fetch_words_take_line(words, kg_buf_view(&words->line)))
             return false;
         words->line.length = 0;
         bytes.data += length + 1;

@@ -12,7 +12,7 @@
 
 #define NAME_MAX_BYTES 200
 
-static char *text_of(const struct kg_node *node, const char *key)
+static char *folder_server_text_of(const struct kg_node *node, const char *key)
 {
     struct kg_str text = kg_node_text(node, key);
     return text.length > 0 ? kg_str_dup(text) : NULL;
@@ -25,14 +25,14 @@ static int fail_program(struct kg_err *err, const char *file, const char *key)
 }
 
 /* What is known of it goes into a manifest; command and env are given up. */
-static int put_server(const struct kg_node *node, char **command, char **env,
-                      struct kg_buf *ret_manifest, struct kg_err *err)
+static int folder_server_put_server(const struct kg_node *node, char **command, char **env,
+                                    struct kg_buf *ret_manifest, struct kg_err *err)
 {
-    kg_auto(kg_free) char *package = text_of(node, "name");
+    kg_auto(kg_free) char *package = folder_server_text_of(node, "name");
     kg_auto(kg_free) char *name = package ? store_server_name(package) : NULL;
-    kg_auto(kg_free) char *version = text_of(node, "version");
-    kg_auto(kg_free) char *description = text_of(node, "description");
-    kg_auto(kg_free) char *license = text_of(node, "license");
+    kg_auto(kg_free) char *version = folder_server_text_of(node, "version");
+    kg_auto(kg_free) char *description = folder_server_text_of(node, "description");
+    kg_auto(kg_free) char *license = folder_server_text_of(node, "license");
     if (name != NULL)
         store_server_manifest(&(struct store_server){.name = name,
                                                      .package = package,
@@ -68,7 +68,7 @@ int package_manifest(struct kg_str text, struct kg_buf *ret_manifest, char ***re
     char **command = kg_list_new(0);
     kg_list_add(&command, kg_strdup("node"));
     kg_list_add(&command, kg_format("./%.*s", KG_STR_ARG(path)));
-    return put_server(doc->root, command, kg_list_new(0), ret_manifest, err);
+    return folder_server_put_server(doc->root, command, kg_list_new(0), ret_manifest, err);
 }
 
 /* -- python ------------------------------------------------------------------------------------ */
@@ -110,5 +110,5 @@ int pyproject_manifest(struct kg_str text, struct kg_buf *ret_manifest, char ***
                                            "fetched: those of this machine's python count",
                                            needs->count));
     }
-    return put_server(project, command, env, ret_manifest, err);
+    return folder_server_put_server(project, command, env, ret_manifest, err);
 }

@@ -8,8 +8,8 @@
 #include <errno.h>
 #include <stdlib.h>
 
-static void read_lines(const struct local *local, const struct store_grant *grant,
-                       struct grants_lines *ret_lines)
+static void store_grants_read_lines(const struct local *local, const struct store_grant *grant,
+                                    struct grants_lines *ret_lines)
 {
     struct kg_str project = kg_str(grant->project ? grant->project : "");
     for (size_t i = 0; i < local->grant_count; i++) {
@@ -25,15 +25,16 @@ static void read_lines(const struct local *local, const struct store_grant *gran
 }
 
 /* Each line counts for the next: the second of two that are the same is one too many. */
-static int apply(const struct kg_buf *text, const struct store_grant *grant,
-                 const struct capability *line, struct grants_lines *ret_lines, struct kg_err *err)
+static int store_grants_apply(const struct kg_buf *text, const struct store_grant *grant,
+                              const struct capability *line, struct grants_lines *ret_lines,
+                              struct kg_err *err)
 {
     kg_auto(grants_free) struct grants before = {0};
     struct local *local = local_read(kg_buf_view(text), LOCAL_LEAVE, err);
     if (local == NULL)
         return -EINVAL;
     int result = grants_make(grant->declared, local, grant->plugin, grant->project, &before, err);
-    read_lines(local, grant, ret_lines);
+    store_grants_read_lines(local, grant, ret_lines);
     local_free(local);
     if (result < 0 || (grant->only_missing && grants_cover(&before, line)))
         return result;
@@ -42,8 +43,8 @@ static int apply(const struct kg_buf *text, const struct store_grant *grant,
 }
 
 /* A list without a line is not written. */
-static int write_list(struct kg_buf *text, const struct store_grant *grant, const char *key,
-                      char *const *lines, struct kg_err *err)
+static int store_grants_write_list(struct kg_buf *text, const struct store_grant *grant,
+                                   const char *key, char *const *lines, struct kg_err *err)
 {
     const char *path[5] = {"grants", grant->plugin};
     size_t count = 2;
@@ -94,11 +95,11 @@ int store_grant_change(struct kg_buf *text, void *data, struct kg_err *err)
     int result = 0;
     for (size_t i = 0; i < grant->lines->count && result == 0; i++) {
         kg_auto(grants_lines_free) struct grants_lines lines = {0};
-        result = apply(text, grant, &grant->lines->items[i], &lines, err);
+        result = store_grants_apply(text, grant, &grant->lines->items[i], &lines, err);
         if (result == 0)
-            result = write_list(text, grant, "allow", lines.allow, err);
+            result = store_grants_write_list(text, grant, "allow", lines.allow, err);
         if (result == 0)
-            result = write_list(text, grant, "deny", lines.deny, err);
+            result = store_grants_write_list(text, grant, "deny", lines.deny, err);
     }
     return result < 0 ? result : drop_empty(text, grant, err);
 }

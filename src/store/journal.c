@@ -29,7 +29,7 @@ void store_journal_free(struct store_journal *journal)
 
 /* -- writing ----------------------------------------------------------------------------------- */
 
-static void put_record(struct kg_json_writer *json, const struct store_record *record)
+static void journal_put_record(struct kg_json_writer *json, const struct store_record *record)
 {
     kg_json_named_begin(json, "record", '{');
     kg_json_named_text(json, "package", record->package);
@@ -54,7 +54,7 @@ int store_journal_write(const struct store_hold *hold, const struct store_journa
     kg_json_named_text(&json, "act", act_names[journal->act]);
     kg_json_named_text(&json, "name", journal->name);
     kg_json_named_text(&json, "quarantine", journal->quarantine);
-    put_record(&json, &journal->record);
+    journal_put_record(&json, &journal->record);
     kg_json_named_text(&json, "export_to", journal->export_to);
     kg_json_end(&json, '}');
     kg_buf_char(&text, '\n');
@@ -70,7 +70,7 @@ int store_journal_remove(const struct store_hold *hold, struct kg_err *err)
 
 /* -- reading ----------------------------------------------------------------------------------- */
 
-static char *take_text(const struct kg_node *node, const char *key)
+static char *journal_take_text(const struct kg_node *node, const char *key)
 {
     const struct kg_node *value = kg_node_get(node, key);
     return value != NULL && value->type == KG_STRING ? kg_str_dup(value->text) : NULL;
@@ -98,15 +98,15 @@ static bool take_journal(const struct kg_node *root, struct store_journal *journ
 {
     const struct kg_node *record = kg_node_get(root, "record");
     const struct kg_node *local = kg_node_get(record, "local");
-    journal->name = take_text(root, "name");
-    journal->quarantine = take_text(root, "quarantine");
-    journal->export_to = take_text(root, "export_to");
+    journal->name = journal_take_text(root, "name");
+    journal->quarantine = journal_take_text(root, "quarantine");
+    journal->export_to = journal_take_text(root, "export_to");
     journal->record = (struct store_record){
-        .package = take_text(record, "package"),
-        .installed = take_text(record, "installed"),
-        .hash = take_text(record, "hash"),
-        .process = take_text(record, "process"),
-        .from = take_text(record, "from"),
+        .package = journal_take_text(record, "package"),
+        .installed = journal_take_text(record, "installed"),
+        .hash = journal_take_text(record, "hash"),
+        .process = journal_take_text(record, "process"),
+        .from = journal_take_text(record, "from"),
         .has_local = local != NULL && local->type == KG_BOOL,
         .local = local != NULL && local->type == KG_BOOL && local->boolean,
     };
@@ -115,7 +115,7 @@ static bool take_journal(const struct kg_node *root, struct store_journal *journ
            (journal->export_to == NULL || is_plain_name(journal->export_to));
 }
 
-static int read_text(int folder_fd, struct kg_buf *ret_text, struct kg_err *err)
+static int journal_read_text(int folder_fd, struct kg_buf *ret_text, struct kg_err *err)
 {
     char buffer[JOURNAL_BYTES_MAX];
     kg_auto(kg_close) int fd =
@@ -134,7 +134,7 @@ int store_journal_read(const struct store_hold *hold, struct store_journal *ret_
 {
     kg_auto(kg_buf_free) struct kg_buf text = {0};
     kg_auto(store_journal_free) struct store_journal journal = {0};
-    int result = read_text(hold->folder_fd, &text, err);
+    int result = journal_read_text(hold->folder_fd, &text, err);
     if (result < 0)
         return result;
     kg_auto(kg_doc_cleanup) struct kg_doc *doc = kg_json_read(kg_buf_view(&text), NULL);

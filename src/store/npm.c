@@ -115,7 +115,7 @@ static bool is_setting(const char *entry)
     return false;
 }
 
-static void add_files(char ***env, const char *folder)
+static void store_npm_add_files(char ***env, const char *folder)
 {
     kg_list_add(env, kg_format("npm_config_userconfig=%s/" USER_FILE, folder));
     kg_list_add(env, kg_format("npm_config_globalconfig=%s/" GLOBAL_FILE, folder));
@@ -130,7 +130,7 @@ static char **look_environment(const char *folder)
     kg_list_add(&env, kg_strdup("PATH=/usr/bin:/usr/local/bin"));
     kg_list_add(&env, kg_strdup("LC_ALL=C.UTF-8"));
     kg_list_add(&env, kg_strdup("HOME=/tmp"));
-    add_files(&env, folder);
+    store_npm_add_files(&env, folder);
     return env;
 }
 
@@ -162,7 +162,8 @@ struct cage_plan *npm_look_plan(const struct npm *npm, const char *folder,
 
 /* -- its settings, read ------------------------------------------------------------------------ */
 
-static int add_reach(struct npm *npm, const char *what, struct kg_str url, struct kg_err *err)
+static int store_npm_add_reach(struct npm *npm, const char *what, struct kg_str url,
+                               struct kg_err *err)
 {
     kg_auto(kg_free) char *text = kg_str_dup(url);
     kg_auto(kg_free) char *host = NULL;
@@ -211,7 +212,8 @@ static bool is_kept(struct kg_str key)
     return false;
 }
 
-static int take_settings(struct npm *npm, const struct kg_node *settings, struct kg_err *err)
+static int store_npm_take_settings(struct npm *npm, const struct kg_node *settings,
+                                   struct kg_err *err)
 {
     for (uint32_t i = 0; i < settings->count; i++) {
         const struct kg_member *member = &settings->members[i];
@@ -221,7 +223,7 @@ static int take_settings(struct npm *npm, const struct kg_node *settings, struct
             keep_setting(npm, member->key, KG_STR("false"));
         if (member->value.type != KG_STRING || member->value.text.length == 0)
             continue;
-        if (names_host(member->key) && add_reach(npm, key, member->value.text, err) < 0)
+        if (names_host(member->key) && store_npm_add_reach(npm, key, member->value.text, err) < 0)
             return -EINVAL;
         if (is_kept(member->key))
             keep_setting(npm, member->key, member->value.text);
@@ -243,9 +245,9 @@ int npm_look_read(struct npm *npm, const char *folder, struct kg_str said, struc
         return kg_fail(err, KG_E_INVALID_CONFIG, "npm does not tell its settings");
     }
     npm->node_version = kg_str_dup(kg_str_from(version, version.data[0] == 'v'));
-    add_files(&files, folder);
+    store_npm_add_files(&files, folder);
     for (char **line = files; *line != NULL; line++)
         kg_buf_printf(&npm->settings, "%s\n", *line);
     kg_list_free(files);
-    return take_settings(npm, doc->root, err);
+    return store_npm_take_settings(npm, doc->root, err);
 }

@@ -45,7 +45,7 @@ static void package_free(struct package *package)
 /* -- reading ----------------------------------------------------------------------------------- */
 
 /* A file of the tree, which nobody has looked at yet: no link leads out of it. An fd, or -1. */
-static int open_in(const struct package *package, const char *path)
+static int npm_package_open_in(const struct package *package, const char *path)
 {
     const struct open_how how = {.flags = O_RDONLY | O_NONBLOCK | O_CLOEXEC,
                                  .resolve = RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS};
@@ -56,7 +56,7 @@ static int open_in(const struct package *package, const char *path)
 static struct kg_doc *read_json(const struct package *package, const char *path, size_t max)
 {
     kg_auto(kg_buf_free) struct kg_buf text = {0};
-    kg_auto(kg_close) int fd = open_in(package, path);
+    kg_auto(kg_close) int fd = npm_package_open_in(package, path);
     if (fd < 0) {
         kg_fail_errno(package->err, errno, "open %s", path);
         return NULL;
@@ -69,7 +69,7 @@ static struct kg_doc *read_json(const struct package *package, const char *path,
     return doc;
 }
 
-static char *text_of(const struct kg_node *node, const char *key)
+static char *npm_package_text_of(const struct kg_node *node, const char *key)
 {
     const struct kg_node *found = kg_node_typed(node, key, KG_STRING);
     return found != NULL ? kg_str_dup(found->text) : NULL;
@@ -79,7 +79,8 @@ static char *text_of(const struct kg_node *node, const char *key)
 static char *author_of(const struct kg_node *node)
 {
     const struct kg_node *author = kg_node_typed(node, "author", KG_OBJECT);
-    return author != NULL ? text_of(author, "name") : text_of(node, "author");
+    return author != NULL ? npm_package_text_of(author, "name")
+                          : npm_package_text_of(node, "author");
 }
 
 /* -- its program ------------------------------------------------------------------------------- */
@@ -98,7 +99,7 @@ static struct kg_str bin_of(const struct kg_node *package, const char *name)
     return member->value.type == KG_STRING ? member->value.text : KG_STR_NULL;
 }
 
-static int find_program(struct package *package)
+static int npm_package_find_program(struct package *package)
 {
     const char *name = package->source->place;
     struct kg_str bin = bin_of(package->doc->root, name);
@@ -122,7 +123,7 @@ static int find_program(struct package *package)
 static bool is_for_node(const struct package *package)
 {
     char head[HEAD_BYTES + 1] = "";
-    kg_auto(kg_close) int fd = open_in(package, package->program);
+    kg_auto(kg_close) int fd = npm_package_open_in(package, package->program);
     ssize_t got = fd >= 0 ? read(fd, head, HEAD_BYTES) : 0;
     head[got > 0 ? got : 0] = '\0';
     head[strcspn(head, "\n")] = '\0';
@@ -137,7 +138,7 @@ static int check_engine(struct package *package)
 {
     struct npm *npm = package->npm;
     const struct kg_node *engines = kg_node_typed(package->doc->root, "engines", KG_OBJECT);
-    kg_auto(kg_free) char *wants = engines ? text_of(engines, "node") : NULL;
+    kg_auto(kg_free) char *wants = engines ? npm_package_text_of(engines, "node") : NULL;
     struct kg_semver_range *range = wants ? kg_semver_range_parse(kg_str(wants), NULL) : NULL;
     for (size_t i = 0; i < npm->nodes->count; i++)
         if (&npm->nodes->items[i] == npm->node)
@@ -156,7 +157,7 @@ static int check_engine(struct package *package)
 
 /* -- what has to be built ---------------------------------------------------------------------- */
 
-static bool has(const struct package *package, struct kg_str folder, const char *name)
+static bool npm_package_has(const struct package *package, struct kg_str folder, const char *name)
 {
     kg_auto(kg_free) char *path = kg_format("%.*s/%s", KG_STR_CUT(folder, 2048), name);
     return faccessat(package->tree_fd, path, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
@@ -166,8 +167,10 @@ static bool has(const struct package *package, struct kg_str folder, const char 
 static bool is_unbuilt(const struct package *package, const struct kg_member *entry)
 {
     return kg_node_is_true(&entry->value, "hasInstallScript") &&
-           !kg_node_is_true(&entry->value, "optional") && has(package, entry->key, "binding.gyp") &&
-           !has(package, entry->key, "prebuilds") && !has(package, entry->key, "build/Release");
+           !kg_node_is_true(&entry->value, "optional") &&
+           npm_package_has(package, entry->key, "binding.gyp") &&
+           !npm_package_has(package, entry->key, "prebuilds") &&
+           !npm_package_has(package, entry->key, "build/Release");
 }
 
 /* What else wanted to run may have been of use: the operator is told. */
@@ -237,7 +240,7 @@ static const struct known *known_of(const char *package)
     return &unknown;
 }
 
-static void add_lines(char ***list, const char *lines)
+static void npm_package_add_lines(char ***list, const char *lines)
 {
     struct kg_str rest = kg_str(lines);
     while (rest.data != NULL && rest.length > 0)
@@ -257,7 +260,7 @@ static char **args_of(const struct package *package)
     return args;
 }
 
-static char **command_of(const struct package *package, char *const *args)
+static char **npm_package_command_of(const struct package *package, char *const *args)
 {
     char **command = kg_list_new(0);
     if (is_for_node(package))
@@ -268,22 +271,23 @@ static char **command_of(const struct package *package, char *const *args)
     return command;
 }
 
-static int write_manifest(struct package *package, const char *name)
+static int npm_package_write_manifest(struct package *package, const char *name)
 {
     const struct kg_node *root = package->doc->root;
     const struct known *row = known_of(package->source->place);
     char **args = args_of(package), **env = kg_list_new(0), **capabilities = kg_list_new(0);
-    kg_auto(kg_free) char *version = text_of(root, "version");
-    kg_auto(kg_free) char *description = text_of(root, "description");
-    kg_auto(kg_free) char *author = author_of(root), *license = text_of(root, "license");
-    kg_auto(kg_free) char *homepage = text_of(root, "homepage");
+    kg_auto(kg_free) char *version = npm_package_text_of(root, "version");
+    kg_auto(kg_free) char *description = npm_package_text_of(root, "description");
+    kg_auto(kg_free) char *author = author_of(root),
+                          *license = npm_package_text_of(root, "license");
+    kg_auto(kg_free) char *homepage = npm_package_text_of(root, "homepage");
     kg_auto(kg_buf_free) struct kg_buf text = {0};
     if (!package->node->is_own)
         kg_list_add(&capabilities, kg_format("read:fs:%s", package->node->folder));
-    add_lines(&capabilities, row->capabilities);
-    add_lines(&env, row->env);
+    npm_package_add_lines(&capabilities, row->capabilities);
+    npm_package_add_lines(&env, row->env);
     store_server_paths(args, row->writes, &capabilities);
-    char **command = command_of(package, args);
+    char **command = npm_package_command_of(package, args);
     store_server_manifest(&(struct store_server){.name = name,
                                                  .package = package->source->place,
                                                  .version = version,
@@ -302,14 +306,15 @@ static int write_manifest(struct package *package, const char *name)
     return complete_write(package->tree_fd, kg_buf_view(&text), package->err);
 }
 
-static int make_manifest(struct package *package)
+static int npm_package_make_manifest(struct package *package)
 {
-    kg_auto(kg_free) char *wished = package->wish ? text_of(package->wish->root, "name") : NULL;
+    kg_auto(kg_free) char *wished =
+        package->wish ? npm_package_text_of(package->wish->root, "name") : NULL;
     kg_auto(kg_free) char *name = store_server_name(wished ? wished : package->source->place);
     if (name == NULL || (wished != NULL && strcmp(name, wished) != 0))
         return kg_fail(package->err, KG_E_USAGE, "\"%.64s\" cannot be the name of a plugin",
                        wished ? wished : package->source->place);
-    return write_manifest(package, name);
+    return npm_package_write_manifest(package, name);
 }
 
 /* "its arguments stay: --root /srv/docs" */
@@ -351,13 +356,13 @@ int npm_finish(struct npm *npm, const struct store_source *source, char *const *
     package.folder = kg_format("node_modules/%s", source->place);
     kg_auto(kg_free) char *file = kg_format("%s/package.json", package.folder);
     package.doc = read_json(&package, file, KG_DOC_BYTES_MAX);
-    int result = package.doc == NULL ? -EINVAL : find_program(&package);
+    int result = package.doc == NULL ? -EINVAL : npm_package_find_program(&package);
     if (result == 0)
         result = check_engine(&package);
     if (result == 0)
         result = check_built(&package, ret_remarks);
     if (result == 0)
-        result = make_manifest(&package);
+        result = npm_package_make_manifest(&package);
     if (result == 0)
         remark_kept(&package, ret_remarks);
     return result;
@@ -365,7 +370,7 @@ int npm_finish(struct npm *npm, const struct store_source *source, char *const *
 
 /* -- the version before ------------------------------------------------------------------------ */
 
-/* What stands behind the program of a manifest that write_manifest made. */
+/* What stands behind the program of a manifest that npm_package_write_manifest made. */
 static char **args_in(const char *dir, const char *package)
 {
     kg_auto(kg_free) char *path = kg_path_join(dir, MANIFEST_FILE);
@@ -390,7 +395,7 @@ char **npm_kept_args(struct store *store, const struct store_source *source)
 {
     kg_auto(kg_doc_cleanup) struct kg_doc *wish =
         source->server ? kg_json_read(kg_str(source->server), NULL) : NULL;
-    kg_auto(kg_free) char *wished = wish ? text_of(wish->root, "name") : NULL;
+    kg_auto(kg_free) char *wished = wish ? npm_package_text_of(wish->root, "name") : NULL;
     kg_auto(kg_free) char *name = store_server_name(wished ? wished : source->place);
     kg_auto(kg_free) char *from = kg_format("npm:%s", source->place);
     kg_auto(store_record_free) struct store_record record = {0};

@@ -107,7 +107,7 @@ static int take_manifest(struct store_offer *offer, struct manifest *manifest,
     return 0;
 }
 
-static int read_manifest(struct store_offer *offer, const char *dir, struct kg_err *err)
+static int offer_read_manifest(struct store_offer *offer, const char *dir, struct kg_err *err)
 {
     kg_auto(kg_problems_free) struct kg_problems problems = {0};
     struct manifest *manifest = manifest_load(dir, &problems);
@@ -139,7 +139,7 @@ static void find_approved(struct store *store, const char *name, struct base *ba
     base->manifest = manifest_load(path, &problems);
 }
 
-static char *version_of(struct store *store, const char *name, const struct base *base)
+static char *offer_version_of(struct store *store, const char *name, const struct base *base)
 {
     if (base->manifest != NULL)
         return kg_strdup(base->manifest->version);
@@ -184,14 +184,15 @@ static int look_at_base(struct store *store, const struct store_offer *offer, st
         return result;
     if (base.exists) {
         find_approved(store, name, &base);
-        base.version = version_of(store, name, &base);
+        base.version = offer_version_of(store, name, &base);
     }
     *ret_base = base;
     base = (struct base){0};
     return 0;
 }
 
-static enum store_change_kind kind_of(const struct store_offer *offer, const struct base *base)
+static enum store_change_kind offer_kind_of(const struct store_offer *offer,
+                                            const struct base *base)
 {
     struct kg_semver offered, installed;
     if (!base->exists)
@@ -205,8 +206,8 @@ static enum store_change_kind kind_of(const struct store_offer *offer, const str
 
 /* -- differences of capabilities --------------------------------------------------------------- */
 
-static void add_capability(struct store_offer *offer, const struct capability *capability,
-                           enum store_difference difference)
+static void offer_add_capability(struct store_offer *offer, const struct capability *capability,
+                                 enum store_difference difference)
 {
     kg_auto(kg_buf_free) struct kg_buf text = {0}, words = {0};
     struct store_capability *added = &offer->capabilities[offer->capability_count++];
@@ -223,7 +224,8 @@ static void add_capability(struct store_offer *offer, const struct capability *c
 }
 
 /* net:[] gives nothing, so that any list covers it; all the same it comes and goes. */
-static bool has_capability(const struct capability_set *set, const struct capability *capability)
+static bool offer_has_capability(const struct capability_set *set,
+                                 const struct capability *capability)
 {
     bool stated = capability->kind != CAPABILITY_NET_NONE;
     for (size_t i = 0; !stated && i < set->count; i++)
@@ -232,8 +234,8 @@ static bool has_capability(const struct capability_set *set, const struct capabi
 }
 
 /* "setting:NAME:PREFIX"; where it points now is where nobody has turned it. */
-static void add_reach(struct store_offer *offer, const struct manifest *manifest,
-                      const struct manifest_reach *reach, enum store_difference difference)
+static void offer_add_reach(struct store_offer *offer, const struct manifest *manifest,
+                            const struct manifest_reach *reach, enum store_difference difference)
 {
     struct store_capability *added = &offer->capabilities[offer->capability_count++];
     const char *setting = reach->knob->name;
@@ -256,13 +258,13 @@ static void compare_reaches(struct store_offer *offer, const struct manifest *be
                             const struct manifest_reaches *now, const struct manifest_reaches *old)
 {
     for (size_t i = 0; i < now->count; i++)
-        add_reach(offer, offer->manifest, &now->items[i],
-                  before == NULL || manifest_reach_is_covered(&now->items[i], before, old)
-                      ? STORE_SAME
-                      : STORE_NEW);
+        offer_add_reach(offer, offer->manifest, &now->items[i],
+                        before == NULL || manifest_reach_is_covered(&now->items[i], before, old)
+                            ? STORE_SAME
+                            : STORE_NEW);
     for (size_t i = 0; i < old->count; i++)
         if (!manifest_reach_is_covered(&old->items[i], offer->manifest, now))
-            add_reach(offer, before, &old->items[i], STORE_REMOVED);
+            offer_add_reach(offer, before, &old->items[i], STORE_REMOVED);
 }
 
 /* Path settings are capabilities, too. */
@@ -279,12 +281,12 @@ static void compare_capabilities(struct store_offer *offer, const struct manifes
     size_t most = now->count + old->count + reaches.count + old_reaches.count;
     offer->capabilities = kg_alloc_array(most + 1, sizeof(*offer->capabilities));
     for (size_t i = 0; i < now->count; i++)
-        add_capability(offer, &now->items[i],
-                       before == NULL || has_capability(old, &now->items[i]) ? STORE_SAME
-                                                                             : STORE_NEW);
+        offer_add_capability(
+            offer, &now->items[i],
+            before == NULL || offer_has_capability(old, &now->items[i]) ? STORE_SAME : STORE_NEW);
     for (size_t i = 0; i < old->count; i++)
-        if (!has_capability(now, &old->items[i]))
-            add_capability(offer, &old->items[i], STORE_REMOVED);
+        if (!offer_has_capability(now, &old->items[i]))
+            offer_add_capability(offer, &old->items[i], STORE_REMOVED);
     compare_reaches(offer, before, &reaches, &old_reaches);
 }
 
@@ -341,29 +343,29 @@ static char **names_of_tools(const struct manifest *manifest)
     return list;
 }
 
-static char **copy_of(char *const *list)
+static char **offer_copy_of(char *const *list)
 {
     return kg_list_copy((const char *const *)list);
 }
 
 static char **words_of_command(const struct manifest *manifest)
 {
-    return copy_of(manifest->command);
+    return offer_copy_of(manifest->command);
 }
 
 static char **lines_of_env(const struct manifest *manifest)
 {
-    return copy_of(manifest->env);
+    return offer_copy_of(manifest->env);
 }
 
 static char **names_of_methods(const struct manifest *manifest)
 {
-    return copy_of(manifest->method_names);
+    return offer_copy_of(manifest->method_names);
 }
 
 static char **names_of_notifications(const struct manifest *manifest)
 {
-    return copy_of(manifest->notifications);
+    return offer_copy_of(manifest->notifications);
 }
 
 static char **name_of_process(const struct manifest *manifest)
@@ -390,7 +392,7 @@ static const struct {
     {"process", name_of_process, false, false},
 };
 
-static bool same_lists(char *const *a, char *const *b)
+static bool offer_same_lists(char *const *a, char *const *b)
 {
     size_t i = 0;
     while (a[i] != NULL && b[i] != NULL && strcmp(a[i], b[i]) == 0)
@@ -410,7 +412,7 @@ static void compare_manifests(struct store_offer *offer, const struct manifest *
             .before = before ? compared[i].list(before) : kg_list_new(0),
             .after = compared[i].list(offer->manifest),
         };
-        if (!same_lists(change.before, change.after)) {
+        if (!offer_same_lists(change.before, change.after)) {
             offer->changes[offer->change_count++] = change;
             continue;
         }
@@ -419,7 +421,7 @@ static void compare_manifests(struct store_offer *offer, const struct manifest *
     }
 }
 
-static bool asks(const struct store_changed *change)
+static bool offer_asks(const struct store_changed *change)
 {
     bool matters = false, more = false;
     for (size_t i = 0; i < KG_COUNT(compared); i++)
@@ -433,7 +435,7 @@ bool store_offer_asks(const struct store_offer *offer)
 {
     bool any = !offer->compared || store_offer_widens(offer);
     for (size_t i = 0; i < offer->change_count; i++)
-        any = any || asks(&offer->changes[i]);
+        any = any || offer_asks(&offer->changes[i]);
     return any;
 }
 
@@ -457,7 +459,7 @@ static void warn_of_process(struct store_offer *offer, const struct store_record
  * What was approved once and is not known any more cannot have covered anything: then every
  * capability is new. Where nothing ever was, the yes is for all of them, as for an install.
  */
-static void compare(struct store_offer *offer, struct base *base)
+static void offer_compare(struct store_offer *offer, struct base *base)
 {
     static const struct manifest nothing = {0};
     offer->compared = base->manifest != NULL;
@@ -489,7 +491,7 @@ static void offer_cleanup(struct store_offer **offer)
     store_offer_free(*offer);
 }
 
-static void describe(struct store_offer *offer)
+static void offer_describe(struct store_offer *offer)
 {
     memcpy(offer->hash, offer->tree.hash, sizeof(offer->hash));
     offer->bytes = offer->tree.bytes;
@@ -542,8 +544,8 @@ static int check_asked(const struct store_offer *offer, const struct store_sourc
 }
 
 /* What was lost on the way here is lost where it comes from, and has to be set right there. */
-static int check_program(const struct store_offer *offer, const struct store_source *source,
-                         struct kg_err *err)
+static int offer_check_program(const struct store_offer *offer, const struct store_source *source,
+                               struct kg_err *err)
 {
     const char *program = offer->manifest->command[0];
     if (program == NULL || program[0] == '/' || strchr(program, '/') == NULL)
@@ -609,28 +611,28 @@ int store_offer_fetched(struct store *store, const struct store_source *source,
         offer->warnings = kg_steal(&fetched->remarks);
     }
     store_fetched_free(fetched);
-    describe(offer);
+    offer_describe(offer);
     kg_auto(kg_free) char *dir = kg_format("%s/" STORE_TREE_NAME, offer->quarantine->path);
-    int result = read_manifest(offer, dir, err);
+    int result = offer_read_manifest(offer, dir, err);
     if (result == 0)
         result = check_asked(offer, source, expect, err);
     if (result == 0)
-        result = check_program(offer, source, err);
+        result = offer_check_program(offer, source, err);
     if (result == 0)
         warn_of_packages(offer, dir);
     if (result == 0)
         result = look_at_base(store, offer, &base, err);
     if (result < 0)
         return result;
-    offer->kind = kind_of(offer, &base);
+    offer->kind = offer_kind_of(offer, &base);
     offer->from = store_source_key(source, offer->manifest);
-    compare(offer, &base);
+    offer_compare(offer, &base);
     store_offer_show_own(store, offer);
     *ret_offer = kg_steal(&offer);
     return 0;
 }
 
-static int check_folder(const struct store_offer *offer, const char *name, struct kg_err *err)
+static int offer_check_folder(const struct store_offer *offer, const char *name, struct kg_err *err)
 {
     if (strcmp(offer->manifest->name, name) == 0)
         return 0;
@@ -659,16 +661,16 @@ int store_offer_installed(struct store *store, const char *name, struct store_of
     int result = store_tree_read(fd, &limits, &offer->tree, err);
     if (result < 0)
         return kg_wrap(err, result, "plugin %s", name);
-    describe(offer);
+    offer_describe(offer);
     offer->kind = STORE_APPROVE;
-    result = read_manifest(offer, dir, err);
+    result = offer_read_manifest(offer, dir, err);
     if (result == 0)
-        result = check_folder(offer, name, err);
+        result = offer_check_folder(offer, name, err);
     if (result == 0)
         result = look_at_base(store, offer, &base, err);
     if (result < 0)
         return kg_wrap(err, result, "plugin %s", name);
-    compare(offer, &base);
+    offer_compare(offer, &base);
     store_offer_show_own(store, offer);
     *ret_offer = kg_steal(&offer);
     return 0;

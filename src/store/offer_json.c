@@ -1,7 +1,7 @@
 /* The one JSON form of an offer: what the API answers and `--json` prints. */
 #include "store/internal.h"
 
-static void put_number(struct kg_json_writer *json, const char *key, uint64_t value)
+static void offer_json_put_number(struct kg_json_writer *json, const char *key, uint64_t value)
 {
     kg_json_named_int(json, key, (int64_t)value);
 }
@@ -11,12 +11,12 @@ static void put_hash(struct kg_json_writer *json, const char *key, const char *h
     kg_json_named_text(json, key, hash[0] != '\0' ? hash : NULL);
 }
 
-static void put_manifest(struct kg_json_writer *json, const struct manifest *manifest)
+static void offer_json_put_manifest(struct kg_json_writer *json, const struct manifest *manifest)
 {
     kg_json_named_text(json, "name", manifest->name);
     kg_json_named_text(json, "package", manifest->package);
     kg_json_named_text(json, "version", manifest->version);
-    put_number(json, "kaged_api", (uint64_t)manifest->kaged_api);
+    offer_json_put_number(json, "kaged_api", (uint64_t)manifest->kaged_api);
     kg_json_named_text(json, "protocol", manifest->is_mcp ? "mcp" : "kaged");
     kg_json_named_text(json, "description", manifest->description);
     kg_json_named_text(json, "author", manifest->author);
@@ -25,7 +25,8 @@ static void put_manifest(struct kg_json_writer *json, const struct manifest *man
     kg_json_named_list(json, "command", manifest->command);
 }
 
-static void put_capabilities(struct kg_json_writer *json, const struct store_offer *offer)
+static void offer_json_put_capabilities(struct kg_json_writer *json,
+                                        const struct store_offer *offer)
 {
     kg_json_named_begin(json, "capabilities", '[');
     for (size_t i = 0; i < offer->capability_count; i++) {
@@ -41,7 +42,7 @@ static void put_capabilities(struct kg_json_writer *json, const struct store_off
     kg_json_end(json, ']');
 }
 
-static void put_own(struct kg_json_writer *json, const struct store_offer *offer)
+static void offer_json_put_own(struct kg_json_writer *json, const struct store_offer *offer)
 {
     kg_json_named_begin(json, "own", '[');
     for (size_t i = 0; i < offer->own_count; i++) {
@@ -57,7 +58,7 @@ static void put_own(struct kg_json_writer *json, const struct store_offer *offer
     kg_json_end(json, ']');
 }
 
-static void put_changes(struct kg_json_writer *json, const struct store_offer *offer)
+static void offer_json_put_changes(struct kg_json_writer *json, const struct store_offer *offer)
 {
     kg_json_named_begin(json, "changes", '[');
     for (size_t i = 0; i < offer->change_count; i++) {
@@ -70,15 +71,15 @@ static void put_changes(struct kg_json_writer *json, const struct store_offer *o
     kg_json_end(json, ']');
 }
 
-static void put_files(struct kg_json_writer *json, const struct store_tree_diff *diff)
+static void offer_json_put_files(struct kg_json_writer *json, const struct store_tree_diff *diff)
 {
     kg_json_named_begin(json, "file_changes", '{');
     kg_json_named_list(json, "added", diff->added);
     kg_json_named_list(json, "removed", diff->removed);
     kg_json_named_list(json, "changed", diff->changed);
-    put_number(json, "added_count", diff->added_count);
-    put_number(json, "removed_count", diff->removed_count);
-    put_number(json, "changed_count", diff->changed_count);
+    offer_json_put_number(json, "added_count", diff->added_count);
+    offer_json_put_number(json, "removed_count", diff->removed_count);
+    offer_json_put_number(json, "changed_count", diff->changed_count);
     kg_json_end(json, '}');
 }
 
@@ -89,24 +90,24 @@ void store_offer_json(const struct store_offer *offer, struct kg_json_writer *js
     kg_json_named_text(json, "change", store_change_names[offer->kind]);
     kg_json_named_text(json, "source", offer->source);
     kg_json_named_text(json, "origin", offer->origin);
-    put_manifest(json, offer->manifest);
+    offer_json_put_manifest(json, offer->manifest);
     kg_json_named_text(json, "installed_version", offer->installed_version);
     kg_json_named_text(json, "from", offer->from);
     kg_json_named_text(json, "installed_from", offer->installed_from);
     kg_json_named_bool(json, "other_source", store_offer_is_of_other_source(offer));
     put_hash(json, "hash", offer->hash);
     put_hash(json, "approved_hash", offer->approved_hash);
-    put_number(json, "files", offer->files);
-    put_number(json, "bytes", offer->bytes);
+    offer_json_put_number(json, "files", offer->files);
+    offer_json_put_number(json, "bytes", offer->bytes);
     kg_json_named_bool(json, "local", offer->local);
     kg_json_named_bool(json, "compared", offer->compared);
-    put_capabilities(json, offer);
-    put_number(json, "capabilities_new", offer->capabilities_new);
+    offer_json_put_capabilities(json, offer);
+    offer_json_put_number(json, "capabilities_new", offer->capabilities_new);
     kg_json_named_bool(json, "widens", store_offer_widens(offer));
-    put_own(json, offer);
-    put_changes(json, offer);
-    put_files(json, &offer->diff);
+    offer_json_put_own(json, offer);
+    offer_json_put_changes(json, offer);
+    offer_json_put_files(json, &offer->diff);
     kg_json_named_list(json, "warnings", offer->warnings);
-    put_number(json, "packages_missing", offer->packages_missing);
+    offer_json_put_number(json, "packages_missing", offer->packages_missing);
     kg_json_end(json, '}');
 }

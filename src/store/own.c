@@ -59,7 +59,7 @@ static int parse_grants(char *const *texts, struct capability_set *ret_set, stru
 }
 
 /* The name of the secret, if the value is one. */
-static bool is_secret(struct kg_str value, struct kg_str *ret_name)
+static bool own_is_secret(struct kg_str value, struct kg_str *ret_name)
 {
     size_t start = strlen(SECRET_BEGIN);
     if (!kg_str_starts(value, SECRET_BEGIN) || value.data[value.length - 1] != '}')
@@ -82,7 +82,7 @@ static int check_env(const char *entry, struct kg_err *err)
                 KG_STR_CUT(name, 64));
         return kg_hint(err, "NAME=VALUE, of letters, digits and \"_\"");
     }
-    if (strstr(equals, "${") == NULL || is_secret(kg_str(equals + 1), &secret))
+    if (strstr(equals, "${") == NULL || own_is_secret(kg_str(equals + 1), &secret))
         return 0;
     kg_fail(err, KG_E_USAGE, "environment: %.*s: \"${\" can begin the name of a secret alone",
             KG_STR_CUT(name, 64));
@@ -115,8 +115,8 @@ int store_own_check(const struct store_own *own, struct kg_err *err)
 
 /* -- showing them ------------------------------------------------------------------------------ */
 
-static struct store_own_line *add(struct store_offer *offer, enum store_own_kind kind,
-                                  enum store_difference difference)
+static struct store_own_line *own_add(struct store_offer *offer, enum store_own_kind kind,
+                                      enum store_difference difference)
 {
     offer->own = kg_realloc(offer->own, (offer->own_count + 1) * sizeof(*offer->own));
     struct store_own_line *line = &offer->own[offer->own_count++];
@@ -124,11 +124,11 @@ static struct store_own_line *add(struct store_offer *offer, enum store_own_kind
     return line;
 }
 
-static void add_capability(struct store_offer *offer, const struct capability *capability,
-                           enum store_own_kind kind, enum store_difference difference)
+static void own_add_capability(struct store_offer *offer, const struct capability *capability,
+                               enum store_own_kind kind, enum store_difference difference)
 {
     kg_auto(kg_buf_free) struct kg_buf text = {0}, words = {0};
-    struct store_own_line *line = add(offer, kind, difference);
+    struct store_own_line *line = own_add(offer, kind, difference);
     capability_print(capability, &text);
     capability_words(capability, &words);
     line->text = kg_str_dup(kg_buf_view(&text));
@@ -142,18 +142,19 @@ static void add_texts(struct store_offer *offer, char *const *texts, enum store_
     for (; *texts != NULL; texts++) {
         kg_auto(capability_free) struct capability line = {0};
         if (capability_parse(kg_str(*texts), &line, NULL) == 0)
-            add_capability(offer, &line, kind, STORE_SAME);
+            own_add_capability(offer, &line, kind, STORE_SAME);
     }
 }
 
 /* The value of what stood there before is not shown: it may be a secret, as it stands. */
-static void add_env(struct store_offer *offer, const char *entry, enum store_difference difference)
+static void own_add_env(struct store_offer *offer, const char *entry,
+                        enum store_difference difference)
 {
     size_t length = strcspn(entry, "=");
     struct kg_str name = {entry, length}, secret;
-    struct store_own_line *line = add(offer, STORE_OWN_ENV, difference);
+    struct store_own_line *line = own_add(offer, STORE_OWN_ENV, difference);
     line->text = kg_format("env:%.*s", KG_STR_ARG(name));
-    if (is_secret(kg_str(entry + length + 1), &secret))
+    if (own_is_secret(kg_str(entry + length + 1), &secret))
         line->words = kg_format("gets the secret %.*s in its environment", KG_STR_ARG(secret));
     else if (difference == STORE_SAME)
         line->words = kg_format("gets what local.toml says in its environment");
@@ -170,7 +171,7 @@ static const struct local_grant *grant_of(const struct local *local, const char 
 }
 
 /* Which of what it asks for he closed, so that this yes does not open it, and which it has. */
-static void mark(struct store_offer *offer, const struct local_grant *grant)
+static void own_mark(struct store_offer *offer, const struct local_grant *grant)
 {
     kg_auto(capability_set_free) struct capability_set allow = {0}, deny = {0};
     kg_auto(capability_remarks_free) struct capability_remarks remarks = {0};
@@ -199,8 +200,8 @@ void store_offer_show_own(struct store *store, struct store_offer *offer)
         add_texts(offer, grant->allow, STORE_OWN_GRANTED);
         add_texts(offer, grant->deny, STORE_OWN_CLOSED);
         for (char **entry = grant->env; *entry != NULL; entry++)
-            add_env(offer, *entry, STORE_SAME);
-        mark(offer, grant);
+            own_add_env(offer, *entry, STORE_SAME);
+        own_mark(offer, grant);
     }
     local_free(local);
 }
@@ -208,8 +209,8 @@ void store_offer_show_own(struct store *store, struct store_offer *offer)
 /* -- adding some ------------------------------------------------------------------------------- */
 
 /* What it may do already, by its manifest or by him, needs no line. */
-static int add_granted(struct store_offer *offer, const struct grants *before,
-                       const struct capability *line, struct kg_err *err)
+static int own_add_granted(struct store_offer *offer, const struct grants *before,
+                           const struct capability *line, struct kg_err *err)
 {
     kg_auto(grants_lines_free) struct grants_lines lines = {kg_list_new(0), kg_list_new(0)};
     if (grants_cover(before, line))
@@ -221,7 +222,7 @@ static int add_granted(struct store_offer *offer, const struct grants *before,
     }
     int result = grants_allow(before, offer->manifest->name, line, &lines, err);
     if (result == 0)
-        add_capability(offer, line, STORE_OWN_GRANTED, STORE_NEW);
+        own_add_capability(offer, line, STORE_OWN_GRANTED, STORE_NEW);
     return result;
 }
 
@@ -241,9 +242,9 @@ int store_offer_add_own(struct store *store, struct store_offer *offer, const st
                          &before, err);
     local_free(local);
     for (size_t i = 0; result == 0 && i < set.count; i++)
-        result = add_granted(offer, &before, &set.items[i], err);
+        result = own_add_granted(offer, &before, &set.items[i], err);
     for (char **entry = own->env; result == 0 && *entry != NULL; entry++)
-        add_env(offer, *entry, STORE_NEW);
+        own_add_env(offer, *entry, STORE_NEW);
     if (result == 0)
         offer->added = store_own_copy(own);
     return result;

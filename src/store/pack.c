@@ -30,7 +30,7 @@ struct walk {
     struct kg_err *err;
 };
 
-static bool is_left_out(const char *name)
+static bool pack_is_left_out(const char *name)
 {
     for (size_t i = 0; i < KG_COUNT(left_out); i++)
         if (fnmatch(left_out[i], name, 0) == 0)
@@ -38,7 +38,7 @@ static bool is_left_out(const char *name)
     return false;
 }
 
-static int by_name(const struct dirent **one, const struct dirent **other)
+static int pack_by_name(const struct dirent **one, const struct dirent **other)
 {
     return strcmp((*one)->d_name, (*other)->d_name);
 }
@@ -48,21 +48,22 @@ static int is_entry(const struct dirent *entry)
     return strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0;
 }
 
-static int refuse(const struct walk *walk, const char *path, const char *why)
+static int pack_refuse(const struct walk *walk, const char *path, const char *why)
 {
     kg_auto(kg_buf_free) struct kg_buf quoted = {0};
     tree_quote(&quoted, kg_str(path));
     return kg_fail(walk->err, KG_E_INVALID_SOURCE, "%s: %s", kg_buf_terminate(&quoted), why);
 }
 
-static int add_file(struct walk *walk, const char *full, const char *path, const struct stat *there)
+static int pack_add_file(struct walk *walk, const char *full, const char *path,
+                         const struct stat *there)
 {
     const struct store_limits *limits = &walk->pack->limits;
     kg_auto(kg_buf_free) struct kg_buf bytes = {0};
     walk->bytes += (uint64_t)there->st_size;
     if ((uint64_t)there->st_size > limits->file_bytes_max || walk->bytes > limits->bytes_max ||
         walk->packed->files >= limits->files_max)
-        return refuse(walk, path, "with it the plugin is too large to be installed");
+        return pack_refuse(walk, path, "with it the plugin is too large to be installed");
     int result = kg_read_file(full, (size_t)limits->file_bytes_max, &bytes, walk->err);
     if (result < 0)
         return result;
@@ -70,40 +71,40 @@ static int add_file(struct walk *walk, const char *full, const char *path, const
     return pack_zip_add(walk->zip, path, there->st_mode & S_IXUSR, kg_buf_view(&bytes), walk->err);
 }
 
-static int walk_folder(struct walk *walk, const char *path);
+static int pack_walk_folder(struct walk *walk, const char *path);
 
-static int take(struct walk *walk, const char *path, const char *name)
+static int pack_take(struct walk *walk, const char *path, const char *name)
 {
     kg_auto(kg_free) char *full = kg_path_join(walk->pack->dir, path);
     struct stat there;
     const char *problem = tree_path_problem(kg_str(path), walk->pack->limits.depth_max);
-    if (is_left_out(name)) {
+    if (pack_is_left_out(name)) {
         kg_list_add(&walk->packed->left_out, kg_strdup(path));
         return 0;
     }
     if (lstat(full, &there) < 0)
         return kg_fail_errno(walk->err, errno, "read %s", full);
     if (problem != NULL)
-        return refuse(walk, path, problem);
+        return pack_refuse(walk, path, problem);
     if (S_ISDIR(there.st_mode))
-        return walk_folder(walk, path);
+        return pack_walk_folder(walk, path);
     if (!S_ISREG(there.st_mode))
-        return refuse(walk, path, "it is neither a file nor a folder");
-    return add_file(walk, full, path, &there);
+        return pack_refuse(walk, path, "it is neither a file nor a folder");
+    return pack_add_file(walk, full, path, &there);
 }
 
-static int walk_folder(struct walk *walk, const char *path)
+static int pack_walk_folder(struct walk *walk, const char *path)
 {
     kg_auto(kg_free) char *full = kg_path_join(walk->pack->dir, path);
     struct dirent **entries = NULL;
-    int count = scandir(full, &entries, is_entry, by_name), result = 0;
+    int count = scandir(full, &entries, is_entry, pack_by_name), result = 0;
     if (count < 0)
         return kg_fail_errno(walk->err, errno, "read %s", full);
     for (int i = 0; i < count; i++) {
         kg_auto(kg_free) char *below = path[0] != '\0' ? kg_path_join(path, entries[i]->d_name)
                                                        : kg_strdup(entries[i]->d_name);
         if (result == 0)
-            result = take(walk, below, entries[i]->d_name);
+            result = pack_take(walk, below, entries[i]->d_name);
         free(entries[i]);
     }
     free(entries);
@@ -111,7 +112,7 @@ static int walk_folder(struct walk *walk, const char *path)
 }
 
 /* One that the author wrote is taken as it is. */
-static int add_manifest(struct walk *walk)
+static int pack_add_manifest(struct walk *walk)
 {
     const struct store_pack *pack = walk->pack;
     kg_auto(kg_free) char *own = kg_path_join(pack->dir, BUNDLE_FILE);
@@ -128,9 +129,9 @@ static int add_manifest(struct walk *walk)
 
 static int write_zip(struct walk *walk)
 {
-    int result = add_manifest(walk);
+    int result = pack_add_manifest(walk);
     if (result == 0)
-        result = walk_folder(walk, "");
+        result = pack_walk_folder(walk, "");
     if (result == 0)
         result = pack_zip_end(walk->zip, &walk->packed->bytes, walk->packed->hash, walk->err);
     return result;

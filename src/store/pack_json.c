@@ -18,8 +18,8 @@ struct making {
     char ***remarks;
 };
 
-static void remark(const struct making *making, const char *format, ...) KG_PRINTF(2, 3);
-static void remark(const struct making *making, const char *format, ...)
+static void pack_json_remark(const struct making *making, const char *format, ...) KG_PRINTF(2, 3);
+static void pack_json_remark(const struct making *making, const char *format, ...)
 {
     char line[512];
     va_list arguments;
@@ -33,7 +33,8 @@ static void remark(const struct making *making, const char *format, ...)
 /* -- words ------------------------------------------------------------------------------------- */
 
 /* What stands between the braces. */
-static void put_place(const struct making *making, struct kg_str inside, struct kg_buf *out)
+static void pack_json_put_place(const struct making *making, struct kg_str inside,
+                                struct kg_buf *out)
 {
     static const char setting[] = "config.";
     if (kg_str_is(inside, "plugin_dir"))
@@ -44,13 +45,13 @@ static void put_place(const struct making *making, struct kg_str inside, struct 
         kg_buf_printf(out, "${user_config.%.*s}",
                       KG_STR_ARG(kg_str_from(inside, sizeof(setting) - 1)));
     else {
-        remark(making, "${%.*s} means nothing to other clients", KG_STR_CUT(inside, 64));
+        pack_json_remark(making, "${%.*s} means nothing to other clients", KG_STR_CUT(inside, 64));
         kg_buf_printf(out, "${%.*s}", KG_STR_ARG(inside));
     }
 }
 
 /* Paths in the plugin's folder are relative here, and not there. */
-static void put_word(const struct making *making, struct kg_str rest, struct kg_buf *out)
+static void pack_json_put_word(const struct making *making, struct kg_str rest, struct kg_buf *out)
 {
     if (kg_str_starts(rest, "./")) {
         kg_buf_text(out, "${__dirname}/");
@@ -63,16 +64,16 @@ static void put_word(const struct making *making, struct kg_str rest, struct kg_
         if (end == NULL)
             break;
         kg_buf_append(out, rest.data, (size_t)(begin - rest.data));
-        put_place(making, (struct kg_str){begin + 2, (size_t)(end - begin - 2)}, out);
+        pack_json_put_place(making, (struct kg_str){begin + 2, (size_t)(end - begin - 2)}, out);
         rest = kg_str_from(rest, (size_t)(end + 1 - rest.data));
     }
     kg_buf_str(out, rest);
 }
 
-static void put_named(struct making *making, const char *key, struct kg_str word)
+static void pack_json_put_named(struct making *making, const char *key, struct kg_str word)
 {
     kg_auto(kg_buf_free) struct kg_buf text = {0};
-    put_word(making, word, &text);
+    pack_json_put_word(making, word, &text);
     kg_json_named_str(&making->json, key, kg_buf_view(&text));
 }
 
@@ -91,7 +92,7 @@ struct program {
     char *const *args;
 };
 
-static struct program find_program(const struct manifest *manifest)
+static struct program pack_json_find_program(const struct manifest *manifest)
 {
     char *const *words = manifest->command;
     const char *name = kg_path_name(words[0]);
@@ -122,24 +123,24 @@ static void put_env(struct making *making)
     for (char **entry = making->manifest->env; *entry != NULL; entry++) {
         const char *value = strchr(*entry, '=');
         kg_auto(kg_free) char *name = kg_str_dup((struct kg_str){*entry, (size_t)(value - *entry)});
-        put_named(making, name, kg_str(value + 1));
+        pack_json_put_named(making, name, kg_str(value + 1));
     }
     kg_json_end(&making->json, '}');
 }
 
-static void put_server(struct making *making)
+static void pack_json_put_server(struct making *making)
 {
-    struct program program = find_program(making->manifest);
+    struct program program = pack_json_find_program(making->manifest);
     char *const *args = program.args;
     kg_json_named_begin(&making->json, "server", '{');
     kg_json_named_text(&making->json, "type", program.type);
     kg_json_named_text(&making->json, "entry_point", entry_point(args));
     kg_json_named_begin(&making->json, "mcp_config", '{');
-    put_named(making, "command", kg_str(program.command ? program.command : *args++));
+    pack_json_put_named(making, "command", kg_str(program.command ? program.command : *args++));
     kg_json_named_begin(&making->json, "args", '[');
     for (; *args != NULL; args++) {
         kg_auto(kg_buf_free) struct kg_buf word = {0};
-        put_word(making, kg_str(*args), &word);
+        pack_json_put_word(making, kg_str(*args), &word);
         kg_json_str(&making->json, kg_buf_view(&word));
     }
     kg_json_end(&making->json, ']');
@@ -151,7 +152,7 @@ static void put_server(struct making *making)
 /* -- settings ---------------------------------------------------------------------------------- */
 
 /* The format's word for a type of a schema; NULL: it has none. *ret_many: a list of texts. */
-static const char *type_of(const struct kg_node *setting, bool *ret_many)
+static const char *pack_json_type_of(const struct kg_node *setting, bool *ret_many)
 {
     struct kg_str type = kg_node_text(setting, "type");
     const struct kg_node *items = kg_node_typed(setting, "items", KG_OBJECT);
@@ -163,16 +164,16 @@ static const char *type_of(const struct kg_node *setting, bool *ret_many)
     return kg_str_is(type, "boolean") ? "boolean" : NULL;
 }
 
-static void copy_member(struct making *making, const struct kg_node *setting, const char *from,
-                        const char *to)
+static void pack_json_copy_member(struct making *making, const struct kg_node *setting,
+                                  const char *from, const char *to)
 {
     const struct kg_node *value = kg_node_get(setting, from);
     if (value != NULL)
         kg_json_named_node(&making->json, to, value);
 }
 
-static void put_setting(struct making *making, const struct kg_node *schema,
-                        const struct kg_member *member, bool is_secret)
+static void pack_json_put_setting(struct making *making, const struct kg_node *schema,
+                                  const struct kg_member *member, bool is_secret)
 {
     static const char *const kept[][2] = {{"description", "description"},
                                           {"default", "default"},
@@ -182,16 +183,16 @@ static void put_setting(struct making *making, const struct kg_node *schema,
     kg_auto(kg_free) char *key = kg_str_dup(member->key);
     struct kg_str title = kg_node_text(setting, "title");
     bool many;
-    const char *type = type_of(setting, &many);
+    const char *type = pack_json_type_of(setting, &many);
     if (type == NULL) {
-        remark(making, "the setting %.64s is of no type that manifest.json has", key);
+        pack_json_remark(making, "the setting %.64s is of no type that manifest.json has", key);
         return;
     }
     kg_json_named_begin(&making->json, key, '{');
     kg_json_named_text(&making->json, "type", type);
     kg_json_named_str(&making->json, "title", title.length > 0 ? title : member->key);
     for (size_t i = 0; i < KG_COUNT(kept); i++)
-        copy_member(making, setting, kept[i][0], kept[i][1]);
+        pack_json_copy_member(making, setting, kept[i][0], kept[i][1]);
     if (kg_node_get(setting, "description") == NULL)
         kg_json_named_str(&making->json, "description", title.length > 0 ? title : member->key);
     kg_json_named_bool(&making->json, "required",
@@ -203,16 +204,17 @@ static void put_setting(struct making *making, const struct kg_node *schema,
     kg_json_end(&making->json, '}');
 }
 
-static void put_settings(struct making *making, const struct kg_node *schema, bool is_secret)
+static void pack_json_put_settings(struct making *making, const struct kg_node *schema,
+                                   bool is_secret)
 {
     const struct kg_node *properties = kg_node_typed(schema, "properties", KG_OBJECT);
     for (uint32_t i = 0; properties != NULL && i < properties->count; i++)
-        put_setting(making, schema, &properties->members[i], is_secret);
+        pack_json_put_setting(making, schema, &properties->members[i], is_secret);
 }
 
 /* -- the whole --------------------------------------------------------------------------------- */
 
-static void put_text(struct making *making, const char *key, const char *text_or_null)
+static void pack_json_put_text(struct making *making, const char *key, const char *text_or_null)
 {
     if (text_or_null != NULL)
         kg_json_named_text(&making->json, key, text_or_null);
@@ -234,12 +236,12 @@ int pack_put_json(const struct manifest *manifest, struct kg_buf *out, char ***r
     kg_json_named_begin(json, "author", '{');
     kg_json_named_text(json, "name", manifest->author ? manifest->author : manifest->name);
     kg_json_end(json, '}');
-    put_text(&making, "license", manifest->license);
-    put_text(&making, "homepage", manifest->homepage);
-    put_server(&making);
+    pack_json_put_text(&making, "license", manifest->license);
+    pack_json_put_text(&making, "homepage", manifest->homepage);
+    pack_json_put_server(&making);
     kg_json_named_begin(json, "user_config", '{');
-    put_settings(&making, manifest->config_schema_node, false);
-    put_settings(&making, manifest->system_config_schema_node, true);
+    pack_json_put_settings(&making, manifest->config_schema_node, false);
+    pack_json_put_settings(&making, manifest->system_config_schema_node, true);
     kg_json_end(json, '}');
     kg_json_named_raw(json, "compatibility", KG_STR("{\"platforms\":[\"linux\"]}"));
     kg_json_named_bool(json, "tools_generated", true);

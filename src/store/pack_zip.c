@@ -29,7 +29,7 @@ struct pack_zip {
     struct sha256_ctx digest;
 };
 
-static void put16(struct kg_buf *out, uint32_t value)
+static void pack_zip_put16(struct kg_buf *out, uint32_t value)
 {
     const char bytes[] = {(char)value, (char)(value >> 8)};
     kg_buf_append(out, bytes, sizeof(bytes));
@@ -37,8 +37,8 @@ static void put16(struct kg_buf *out, uint32_t value)
 
 static void put32(struct kg_buf *out, uint32_t value)
 {
-    put16(out, value & 0xffff);
-    put16(out, value >> 16);
+    pack_zip_put16(out, value & 0xffff);
+    pack_zip_put16(out, value >> 16);
 }
 
 static uint32_t crc32_of(struct kg_str bytes)
@@ -57,21 +57,21 @@ static uint32_t crc32_of(struct kg_str bytes)
 }
 
 /* What both headers of an entry have. */
-static void put_entry(struct kg_buf *out, const char *path, uint32_t crc, uint32_t bytes)
+static void pack_zip_put_entry(struct kg_buf *out, const char *path, uint32_t crc, uint32_t bytes)
 {
-    put16(out, VERSION);
-    put16(out, UTF8_NAMES);
-    put16(out, 0); /* stored */
-    put16(out, 0); /* midnight */
-    put16(out, DATE_ZERO);
+    pack_zip_put16(out, VERSION);
+    pack_zip_put16(out, UTF8_NAMES);
+    pack_zip_put16(out, 0); /* stored */
+    pack_zip_put16(out, 0); /* midnight */
+    pack_zip_put16(out, DATE_ZERO);
     put32(out, crc);
     put32(out, bytes);
     put32(out, bytes);
-    put16(out, (uint32_t)strlen(path));
-    put16(out, 0);
+    pack_zip_put16(out, (uint32_t)strlen(path));
+    pack_zip_put16(out, 0);
 }
 
-static int write_out(struct pack_zip *zip, struct kg_str bytes, struct kg_err *err)
+static int pack_zip_write_out(struct pack_zip *zip, struct kg_str bytes, struct kg_err *err)
 {
     int result = kg_write_all(zip->fd, bytes.data, bytes.length);
     if (result < 0)
@@ -97,20 +97,20 @@ int pack_zip_add(struct pack_zip *zip, const char *path, bool is_program, struct
     if (zip->entries == ENTRIES_MAX || zip->at + bytes.length > BYTES_MAX)
         return kg_fail(err, KG_E_TOO_LARGE, "it has too many files, or too much in them");
     put32(&zip->directory, DIRECTORY_SIGNATURE);
-    put16(&zip->directory, MADE_BY_UNIX | VERSION);
-    put_entry(&zip->directory, path, crc, (uint32_t)bytes.length);
-    put16(&zip->directory, 0); /* no comment */
-    put16(&zip->directory, 0);
-    put16(&zip->directory, 0);
+    pack_zip_put16(&zip->directory, MADE_BY_UNIX | VERSION);
+    pack_zip_put_entry(&zip->directory, path, crc, (uint32_t)bytes.length);
+    pack_zip_put16(&zip->directory, 0); /* no comment */
+    pack_zip_put16(&zip->directory, 0);
+    pack_zip_put16(&zip->directory, 0);
     put32(&zip->directory, mode << 16);
     put32(&zip->directory, (uint32_t)zip->at);
     kg_buf_text(&zip->directory, path);
     zip->entries++;
     put32(&header, LOCAL_SIGNATURE);
-    put_entry(&header, path, crc, (uint32_t)bytes.length);
+    pack_zip_put_entry(&header, path, crc, (uint32_t)bytes.length);
     kg_buf_text(&header, path);
-    int result = write_out(zip, kg_buf_view(&header), err);
-    return result < 0 ? result : write_out(zip, bytes, err);
+    int result = pack_zip_write_out(zip, kg_buf_view(&header), err);
+    return result < 0 ? result : pack_zip_write_out(zip, bytes, err);
 }
 
 int pack_zip_end(struct pack_zip *zip, uint64_t *ret_bytes, char ret_hash[65], struct kg_err *err)
@@ -119,12 +119,12 @@ int pack_zip_end(struct pack_zip *zip, uint64_t *ret_bytes, char ret_hash[65], s
     uint32_t begins = (uint32_t)zip->at, length = (uint32_t)zip->directory.length;
     put32(&zip->directory, END_SIGNATURE);
     put32(&zip->directory, 0); /* one volume */
-    put16(&zip->directory, zip->entries);
-    put16(&zip->directory, zip->entries);
+    pack_zip_put16(&zip->directory, zip->entries);
+    pack_zip_put16(&zip->directory, zip->entries);
     put32(&zip->directory, length);
     put32(&zip->directory, begins);
-    put16(&zip->directory, 0);
-    int result = write_out(zip, kg_buf_view(&zip->directory), err);
+    pack_zip_put16(&zip->directory, 0);
+    int result = pack_zip_write_out(zip, kg_buf_view(&zip->directory), err);
     if (result < 0)
         return result;
     sha256_digest(&zip->digest, sizeof(sha256), sha256);

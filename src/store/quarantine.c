@@ -96,7 +96,7 @@ void store_fetched_free(struct store_fetched *fetched)
 
 /* -- what is left over ------------------------------------------------------------------------- */
 
-static void sweep_one(int all_fd, const char *id)
+static void quarantine_sweep_one(int all_fd, const char *id)
 {
     kg_auto(kg_close) int fd = store_open_dir(all_fd, id);
     if (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) < 0)
@@ -116,6 +116,6 @@ void store_sweep(const struct store_hold *hold)
     }
     for (const struct dirent *entry; (entry = readdir(entries)) != NULL;)
         if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0)
-            sweep_one(dirfd(entries), entry->d_name);
+            quarantine_sweep_one(dirfd(entries), entry->d_name);
     closedir(entries);
 }

@@ -34,7 +34,7 @@ const struct local_plugin *store_record_find(const struct local *local, const ch
     return found;
 }
 
-static char *text_or_null(struct kg_str text)
+static char *store_record_text_or_null(struct kg_str text)
 {
     return text.length > 0 ? kg_str_dup(text) : NULL;
 }
@@ -57,10 +57,10 @@ int store_record_read(struct store *store, const char *name, struct store_record
     if (plugin != NULL)
         *ret_record = (struct store_record){
             .package = kg_str_dup(plugin->package),
-            .installed = text_or_null(plugin->installed),
-            .hash = text_or_null(plugin->hash),
-            .process = text_or_null(plugin->process),
-            .from = text_or_null(plugin->from),
+            .installed = store_record_text_or_null(plugin->installed),
+            .hash = store_record_text_or_null(plugin->hash),
+            .process = store_record_text_or_null(plugin->process),
+            .from = store_record_text_or_null(plugin->from),
             .has_local = says_local(local, plugin->package),
             .local = plugin->local,
         };
@@ -89,8 +89,8 @@ int store_record_cut(struct kg_buf *text, const char *const *path, size_t count,
     return result;
 }
 
-static int set_text(struct kg_buf *text, const char *package, const char *key, const char *value,
-                    struct kg_err *err)
+static int store_record_set_text(struct kg_buf *text, const char *package, const char *key,
+                                 const char *value, struct kg_err *err)
 {
     const char *path[] = {"plugins", package, key};
     const struct kg_node node = {.type = KG_STRING, .text = kg_str(value)};
@@ -131,15 +131,15 @@ static int drop_if_empty(struct kg_buf *text, const char *package, struct kg_err
 static int change_record(struct kg_buf *text, void *data, struct kg_err *err)
 {
     const struct store_record *record = data;
-    int result = set_text(text, record->package, "installed", record->installed, err);
+    int result = store_record_set_text(text, record->package, "installed", record->installed, err);
     if (result == 0)
         result = set_local(text, record, err);
     if (result == 0)
-        result = set_text(text, record->package, "hash", record->hash, err);
+        result = store_record_set_text(text, record->package, "hash", record->hash, err);
     if (result == 0)
-        result = set_text(text, record->package, "process", record->process, err);
+        result = store_record_set_text(text, record->package, "process", record->process, err);
     if (result == 0)
-        result = set_text(text, record->package, "installed_from", record->from, err);
+        result = store_record_set_text(text, record->package, "installed_from", record->from, err);
     if (result == 0 && record->offer != NULL)
         result = store_own_write(text, record->offer, err);
     if (result < 0 || record->installed != NULL || record->hash != NULL || record->has_local)

@@ -201,7 +201,7 @@ static int check_there(const struct store_hold *hold, const char *name,
     return 0;
 }
 
-static char *data_of(const struct store *store, const char *name)
+static char *remove_data_of(const struct store *store, const char *name)
 {
     kg_auto(kg_free) char *path = kg_format("%s/%s", store->parts.paths->plugin_data_dir, name);
     return access(path, F_OK) == 0 ? kg_steal(&path) : NULL;
@@ -216,7 +216,7 @@ static int remove_held(struct store *store, const struct store_hold *hold, const
     if (result < 0)
         return result;
     struct store_removed removed = {
-        .plugin_data = data_of(store, name),
+        .plugin_data = remove_data_of(store, name),
         .storage_dropped = !removal->keep_storage && has_database(store, name),
     };
     removed.version = record->installed ? kg_strdup(record->installed) : version_there(store, name);

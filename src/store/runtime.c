@@ -44,7 +44,7 @@ static void find_version(const char *path, char ret_version[RUNTIME_VERSION_TEXT
     }
 }
 
-static bool has(const struct runtimes *runtimes, const char *program)
+static bool store_runtime_has(const struct runtimes *runtimes, const char *program)
 {
     for (size_t i = 0; i < runtimes->count; i++)
         if (strcmp(runtimes->items[i].program, program) == 0)
@@ -64,10 +64,11 @@ static bool is_program(const char *real, const char *name)
            memcmp(head, "#!", 2) != 0;
 }
 
-static void add(struct runtimes *runtimes, const char *name, const char *path, bool is_own)
+static void store_runtime_add(struct runtimes *runtimes, const char *name, const char *path,
+                              bool is_own)
 {
     kg_auto(kg_free) char *real = realpath(path, NULL);
-    if (real == NULL || runtimes->count == RUNTIMES_MAX || has(runtimes, real) ||
+    if (real == NULL || runtimes->count == RUNTIMES_MAX || store_runtime_has(runtimes, real) ||
         !is_program(real, name))
         return;
     kg_auto(kg_free) char *bin = kg_path_folder(real);
@@ -92,7 +93,7 @@ static void add_from_path(struct runtimes *runtimes, const char *name)
         if (folder.length == 0 || folder.data[0] != '/')
             continue;
         kg_auto(kg_free) char *path = kg_format("%.*s/%s", KG_STR_ARG(folder), name);
-        add(runtimes, name, path, false);
+        store_runtime_add(runtimes, name, path, false);
     }
 }
 
@@ -114,7 +115,7 @@ static void add_managed(struct runtimes *runtimes, const char *name)
         glob_t found = {0};
         if (strcmp(managed[i].name, name) == 0 && glob(pattern, 0, NULL, &found) == 0)
             for (size_t k = 0; k < found.gl_pathc; k++)
-                add(runtimes, name, found.gl_pathv[k], false);
+                store_runtime_add(runtimes, name, found.gl_pathv[k], false);
         globfree(&found);
     }
     if (runtimes->count > first)
@@ -128,7 +129,7 @@ struct runtimes *runtimes_find(const char *name)
     runtimes->items = kg_alloc_array(RUNTIMES_MAX, sizeof(*runtimes->items));
     for (size_t i = 0; i < KG_COUNT(own_folders); i++) {
         kg_auto(kg_free) char *path = kg_path_join(own_folders[i], name);
-        add(runtimes, name, path, true);
+        store_runtime_add(runtimes, name, path, true);
     }
     add_from_path(runtimes, name);
     add_managed(runtimes, name);

@@ -17,7 +17,7 @@
 /* -- names ------------------------------------------------------------------------------------- */
 
 /* What is made of a text; "" if nothing of it can stay. */
-static void put_name(struct kg_buf *out, struct kg_str text)
+static void server_manifest_put_name(struct kg_buf *out, struct kg_str text)
 {
     for (size_t i = 0; i < text.length && out->length < NAME_BYTES_MAX; i++) {
         char c = kg_is_letter(text.data[i]) ? (char)(text.data[i] | 0x20) : text.data[i];
@@ -45,7 +45,7 @@ char *store_server_name(const char *package_or_name)
     const char *slash = strrchr(package_or_name, '/');
     struct kg_str last = kg_str(slash ? slash + 1 : package_or_name);
     bool with_scope = package_or_name[0] == '@' && slash != NULL && says_nothing(last);
-    put_name(&name, with_scope ? kg_str(package_or_name + 1) : last);
+    server_manifest_put_name(&name, with_scope ? kg_str(package_or_name + 1) : last);
     return name.length > 0 ? kg_str_dup(kg_buf_view(&name)) : NULL;
 }
 
@@ -58,7 +58,7 @@ static struct kg_json_writer begin_value(struct kg_buf *out, const char *key)
     return kg_json_writer(out);
 }
 
-static void put_text(struct kg_buf *out, const char *key, const char *text)
+static void server_manifest_put_text(struct kg_buf *out, const char *key, const char *text)
 {
     struct kg_json_writer json = begin_value(out, key);
     kg_json_text(&json, text);
@@ -66,7 +66,8 @@ static void put_text(struct kg_buf *out, const char *key, const char *text)
 }
 
 /* The first line of a stranger's words. */
-static void put_line(struct kg_buf *out, const char *key, const char *text, const char *otherwise)
+static void server_manifest_put_line(struct kg_buf *out, const char *key, const char *text,
+                                     const char *otherwise)
 {
     kg_auto(kg_buf_free) struct kg_buf line = {0};
     kg_buf_escaped(&line, (struct kg_str){text, text ? strcspn(text, "\r\n") : 0});
@@ -74,10 +75,10 @@ static void put_line(struct kg_buf *out, const char *key, const char *text, cons
         line.length = kg_utf8_valid((struct kg_str){line.data, LINE_BYTES_MAX});
     const char *shown = line.length > 0 ? kg_buf_terminate(&line) : otherwise;
     if (shown != NULL)
-        put_text(out, key, shown);
+        server_manifest_put_text(out, key, shown);
 }
 
-static void put_list(struct kg_buf *out, const char *key, char *const *list)
+static void server_manifest_put_list(struct kg_buf *out, const char *key, char *const *list)
 {
     struct kg_json_writer json = begin_value(out, key);
     kg_json_begin(&json, '[');
@@ -88,7 +89,7 @@ static void put_list(struct kg_buf *out, const char *key, char *const *list)
 }
 
 /* "NAME=value" each. */
-static void put_pairs(struct kg_buf *out, const char *key, char *const *env)
+static void server_manifest_put_pairs(struct kg_buf *out, const char *key, char *const *env)
 {
     if (env == NULL || *env == NULL)
         return;
@@ -123,10 +124,10 @@ static void put_homepage(struct kg_buf *out, const char *url)
         if (!kg_is_letter_or_digit(*at) && strchr("-._~:/?#@!$&'()*+,;=", *at) == NULL)
             return;
     if (strlen(url) <= URL_BYTES_MAX)
-        put_text(out, "homepage", url);
+        server_manifest_put_text(out, "homepage", url);
 }
 
-static bool is_package(const struct store_server *server)
+static bool server_manifest_is_package(const struct store_server *server)
 {
     return server->package != NULL && manifest_package_is_valid(kg_str(server->package)) &&
            kg_str_is(manifest_package_name(kg_str(server->package)), server->name);
@@ -137,22 +138,22 @@ void store_server_manifest(const struct store_server *server, struct kg_buf *ret
     struct kg_semver version;
     bool is_version = server->version != NULL && kg_semver_parse(kg_str(server->version), &version);
     kg_buf_text(ret_text, "# Made when this server was fetched: it has no manifest of its own.\n");
-    put_text(ret_text, "name", server->name);
-    if (is_package(server))
-        put_text(ret_text, "package", server->package);
-    put_text(ret_text, "version", is_version ? server->version : "0.0.0");
+    server_manifest_put_text(ret_text, "name", server->name);
+    if (server_manifest_is_package(server))
+        server_manifest_put_text(ret_text, "package", server->package);
+    server_manifest_put_text(ret_text, "version", is_version ? server->version : "0.0.0");
     kg_buf_text(ret_text, "kaged_api: 1\nprotocol: mcp\n");
-    put_line(ret_text, "description", server->description, "An MCP server.");
-    put_line(ret_text, "author", server->author, NULL);
-    put_line(ret_text, "license", server->license, NULL);
+    server_manifest_put_line(ret_text, "description", server->description, "An MCP server.");
+    server_manifest_put_line(ret_text, "author", server->author, NULL);
+    server_manifest_put_line(ret_text, "license", server->license, NULL);
     put_homepage(ret_text, server->homepage);
     if (server->url != NULL)
-        put_text(ret_text, "url", server->url);
+        server_manifest_put_text(ret_text, "url", server->url);
     else
-        put_list(ret_text, "command", server->command);
-    put_pairs(ret_text, "headers", server->headers);
-    put_pairs(ret_text, "env", server->env);
-    put_list(ret_text, "capabilities", server->capabilities);
+        server_manifest_put_list(ret_text, "command", server->command);
+    server_manifest_put_pairs(ret_text, "headers", server->headers);
+    server_manifest_put_pairs(ret_text, "env", server->env);
+    server_manifest_put_list(ret_text, "capabilities", server->capabilities);
     put_node(ret_text, "config_schema", server->config_schema);
     put_node(ret_text, "system_config_schema", server->system_config_schema);
 }
@@ -160,7 +161,7 @@ void store_server_manifest(const struct store_server *server, struct kg_buf *ret
 /* -- paths among the arguments ----------------------------------------------------------------- */
 
 /* Where a path begins in an argument; NULL: there is none. */
-static const char *path_in(const char *arg)
+static const char *server_manifest_path_in(const char *arg)
 {
     if (arg[0] == '/')
         return arg;
@@ -171,7 +172,7 @@ static const char *path_in(const char *arg)
 void store_server_paths(char **args, bool write, char ***capabilities)
 {
     for (char **arg = args; *arg != NULL; arg++) {
-        const char *path = path_in(*arg);
+        const char *path = server_manifest_path_in(*arg);
         char *real = path ? realpath(path, NULL) : NULL;
         if (real == NULL)
             continue;

@@ -22,7 +22,7 @@ struct wish {
     char **args, **headers, **capabilities;
 };
 
-static void wish_free(struct wish *wish)
+static void server_source_wish_free(struct wish *wish)
 {
     kg_doc_free(wish->doc);
     free(wish->name);
@@ -32,8 +32,8 @@ static void wish_free(struct wish *wish)
 }
 
 /* otherwise: what it is called if nobody says. */
-static int read_wish(const struct store_source *source, const char *otherwise,
-                     struct wish *ret_wish, struct kg_err *err)
+static int server_source_read_wish(const struct store_source *source, const char *otherwise,
+                                   struct wish *ret_wish, struct kg_err *err)
 {
     struct kg_doc *doc = source->server ? kg_json_read(kg_str(source->server), NULL) : NULL;
     const struct kg_node *root = doc ? doc->root : NULL;
@@ -66,7 +66,7 @@ static bool has_file(const char *folder, const char *name)
 }
 
 /* What marks the top of a project: with it lies what its programs import. */
-static bool is_project(const char *folder)
+static bool server_source_is_project(const char *folder)
 {
     static const char *const marks[] = {"package.json", "pyproject.toml", "setup.py", "pyvenv.cfg",
                                         "node_modules"};
@@ -77,7 +77,7 @@ static bool is_project(const char *folder)
 }
 
 /* Of the system's own programs a cage has what they need. */
-static bool is_of_system(const char *path)
+static bool server_source_is_of_system(const char *path)
 {
     static const char *const roots[] = {"/usr", "/bin", "/sbin", "/lib", "/opt"};
     for (size_t i = 0; i < KG_COUNT(roots); i++)
@@ -87,14 +87,14 @@ static bool is_of_system(const char *path)
 }
 
 /* The project that a file is in, or the file alone; never a whole home. Owned. */
-static char *project_of(const char *path)
+static char *server_source_project_of(const char *path)
 {
     const char *home = getenv("HOME");
     kg_auto(kg_free) char *folder = kg_path_folder(path);
     for (int i = 0; i < PARENTS_MAX && folder[0] != '\0'; i++) {
         if (home != NULL && kg_path_within(home, folder))
             break;
-        if (is_project(folder))
+        if (server_source_is_project(folder))
             return kg_steal(&folder);
         char *above = kg_path_folder(folder);
         free(folder);
@@ -121,7 +121,7 @@ static void add_scripts(struct wish *wish)
                              : NULL;
             if (real == NULL)
                 continue;
-            kg_auto(kg_free) char *project = project_of(real);
+            kg_auto(kg_free) char *project = server_source_project_of(real);
             add_reading(&wish->capabilities, project);
             free(*arg);
             *arg = real;
@@ -137,7 +137,7 @@ static char *command_path(const char *place)
     return real != NULL ? real : kg_strdup(place);
 }
 
-static bool is_covered(char *const *capabilities, const char *path)
+static bool server_source_is_covered(char *const *capabilities, const char *path)
 {
     static const char reading[] = "read:fs:";
     for (; *capabilities != NULL; capabilities++)
@@ -152,7 +152,7 @@ static void add_paths(struct wish *wish)
     char **proposed = kg_list_new(0);
     store_server_paths(wish->args, false, &proposed);
     for (char **line = proposed; *line != NULL; line++)
-        if (!is_covered(wish->capabilities, *line + strlen("read:fs:")))
+        if (!server_source_is_covered(wish->capabilities, *line + strlen("read:fs:")))
             kg_list_add(&wish->capabilities, kg_strdup(*line));
     kg_list_free(proposed);
 }
@@ -160,13 +160,13 @@ static void add_paths(struct wish *wish)
 static int make_program(const struct store_source *source, struct kg_buf *ret_manifest,
                         char ***ret_remarks, struct kg_err *err)
 {
-    kg_auto(wish_free) struct wish wish = {0};
-    if (read_wish(source, kg_path_name(source->place), &wish, err) < 0)
+    kg_auto(server_source_wish_free) struct wish wish = {0};
+    if (server_source_read_wish(source, kg_path_name(source->place), &wish, err) < 0)
         return -EINVAL;
     kg_auto(kg_free) char *program = command_path(source->place);
-    kg_auto(kg_free) char *project = project_of(program);
+    kg_auto(kg_free) char *project = server_source_project_of(program);
     kg_auto(kg_free) char *description = kg_format("The MCP server %s of this machine.", program);
-    if (!is_of_system(program))
+    if (!server_source_is_of_system(program))
         add_reading(&wish.capabilities, project);
     add_scripts(&wish);
     add_paths(&wish);
@@ -192,13 +192,13 @@ static int make_program(const struct store_source *source, struct kg_buf *ret_ma
 static int make_remote(const struct store_source *source, struct kg_buf *ret_manifest,
                        char ***ret_remarks, struct kg_err *err)
 {
-    kg_auto(wish_free) struct wish wish = {0};
+    kg_auto(server_source_wish_free) struct wish wish = {0};
     kg_auto(kg_free) char *host = NULL;
     uint16_t port;
     (void)ret_remarks;
     if (!kg_url_host(source->place, &host, &port))
         return kg_fail(err, KG_E_USAGE, "its host or port cannot be read");
-    if (read_wish(source, host, &wish, err) < 0)
+    if (server_source_read_wish(source, host, &wish, err) < 0)
         return -EINVAL;
     bool is_v6 = strchr(host, ':') != NULL;
     kg_auto(kg_free) char *description = kg_format("The MCP server at %s.", host);

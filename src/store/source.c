@@ -34,7 +34,8 @@ static const struct {
 
 /* -- texts ------------------------------------------------------------------------------------- */
 
-static int refuse(struct kg_err *err, const char *text, const char *why, const char *hint)
+static int store_source_refuse(struct kg_err *err, const char *text, const char *why,
+                               const char *hint)
 {
     kg_auto(kg_buf_free) struct kg_buf shown = {0};
     kg_buf_escaped(&shown, (struct kg_str){text, strnlen(text, TEXT_BYTES_MAX)});
@@ -58,21 +59,21 @@ const char *source_archive_format(const char *path)
     return NULL;
 }
 
-static int check_text(const char *text, struct kg_err *err)
+static int store_source_check_text(const char *text, struct kg_err *err)
 {
     size_t length = strlen(text);
     if (length == 0 || length > TEXT_BYTES_MAX)
-        return refuse(err, text, length == 0 ? "it is empty" : "it is too long", NULL);
+        return store_source_refuse(err, text, length == 0 ? "it is empty" : "it is too long", NULL);
     for (const char *at = text; *at != '\0'; at++)
         if ((unsigned char)*at < 0x20 || *at == 0x7F)
-            return refuse(err, text, "there is a control character in it", NULL);
+            return store_source_refuse(err, text, "there is a control character in it", NULL);
     if (kg_utf8_valid(kg_str(text)) != length)
-        return refuse(err, text, "it is not UTF-8", NULL);
+        return store_source_refuse(err, text, "it is not UTF-8", NULL);
     return 0;
 }
 
 /* It becomes the name of a tag, or says which of the tags or versions may be taken. */
-static int check_version(const char *version, struct kg_err *err)
+static int store_source_check_version(const char *version, struct kg_err *err)
 {
     static const char allowed[] = "0123456789abcdefghijklmnopqrstuvwxyz"
                                   "ABCDEFGHIJKLMNOPQRSTUVWXYZ.+-";
@@ -123,20 +124,23 @@ static int check_https(const char *text, const char *url, struct kg_err *err)
     uint16_t port;
     for (const char *at = url; *at != '\0'; at++)
         if (*at <= ' ' || *at >= 0x7F || strchr("\"<>\\^`{|}", *at) != NULL)
-            return refuse(err, text, "there is a character in it that no URL has", NULL);
+            return store_source_refuse(err, text, "there is a character in it that no URL has",
+                                       NULL);
     if (memchr(authority.data, '@', authority.length) != NULL)
-        return refuse(err, text, "a password or user name would be kept with it and shown",
-                      "clone it yourself, and install that folder");
+        return store_source_refuse(err, text,
+                                   "a password or user name would be kept with it and shown",
+                                   "clone it yourself, and install that folder");
     if (!source_host(url, &host, &port))
-        return refuse(err, text, "its host or port cannot be read", NULL);
+        return store_source_refuse(err, text, "its host or port cannot be read", NULL);
     if (strlen(authority.data + authority.length) < 2)
-        return refuse(err, text, "it names a host, but no repository", NULL);
+        return store_source_refuse(err, text, "it names a host, but no repository", NULL);
     if (strpbrk(url, "#?") != NULL)
-        return refuse(err, text, "a repository has no ? and # in its URL",
-                      "give the version by itself");
+        return store_source_refuse(err, text, "a repository has no ? and # in its URL",
+                                   "give the version by itself");
     if (source_archive_format(url) != NULL)
-        return refuse(err, text, "archives are not downloaded",
-                      "download it yourself, and install that file; git repositories are fetched");
+        return store_source_refuse(
+            err, text, "archives are not downloaded",
+            "download it yourself, and install that file; git repositories are fetched");
     return 0;
 }
 
@@ -176,15 +180,16 @@ static int parse_file_url(const char *text, const char *url, struct store_source
     kg_auto(kg_free) char *real = NULL;
     struct stat status;
     if (path[0] != '/')
-        return refuse(err, text, "a file: URL is file:// and an absolute path", NULL);
+        return store_source_refuse(err, text, "a file: URL is file:// and an absolute path", NULL);
     if (strchr(path, '%') != NULL)
-        return refuse(err, text, "the path of a file: URL is taken as it is, without %", NULL);
+        return store_source_refuse(err, text,
+                                   "the path of a file: URL is taken as it is, without %", NULL);
     int result = real_path(text, path, &real, &status, err);
     if (result < 0)
         return result;
     if (!S_ISDIR(status.st_mode))
-        return refuse(err, text, "it is not the folder of a git repository",
-                      "for an archive, give its path without file://");
+        return store_source_refuse(err, text, "it is not the folder of a git repository",
+                                   "for an archive, give its path without file://");
     source->kind = STORE_GIT;
     source->place = kg_format("file://%s", real);
     return 0;
@@ -202,9 +207,9 @@ static int parse_path(const char *text, const char *base, struct store_source *s
     if (S_ISDIR(status.st_mode))
         source->kind = STORE_FOLDER;
     else if (!S_ISREG(status.st_mode))
-        return refuse(err, text, "it is neither a folder nor a file", NULL);
+        return store_source_refuse(err, text, "it is neither a folder nor a file", NULL);
     else if (source_archive_format(real) == NULL)
-        return refuse(
+        return store_source_refuse(
             err, text, "it is not an archive that kaged opens",
             "give a folder, a .zip, .tar, .tar.gz, .tgz, .mcpb or .dxt file, or a git URL");
     else
@@ -225,7 +230,7 @@ static bool is_package_part(struct kg_str part)
     return part.length > 0;
 }
 
-static bool is_package(struct kg_str name)
+static bool store_source_is_package(struct kg_str name)
 {
     if (name.length == 0 || name.length > PACKAGE_BYTES_MAX)
         return false;
@@ -242,12 +247,13 @@ static int parse_npm(const char *text, const char *version, struct store_source 
     const char *name = text + strlen(NPM);
     const char *at = name[0] != '\0' ? strchr(name + 1, '@') : NULL;
     struct kg_str package = {name, at ? (size_t)(at - name) : strlen(name)};
-    if (!is_package(package))
-        return refuse(err, text, "it is not the name of a package",
-                      "npm:NAME or npm:@SCOPE/NAME, with @VERSION behind it or without");
+    if (!store_source_is_package(package))
+        return store_source_refuse(
+            err, text, "it is not the name of a package",
+            "npm:NAME or npm:@SCOPE/NAME, with @VERSION behind it or without");
     if (at != NULL && version != NULL)
-        return refuse(err, text, "its version is given twice", NULL);
-    if (at != NULL && check_version(at + 1, err) < 0)
+        return store_source_refuse(err, text, "its version is given twice", NULL);
+    if (at != NULL && store_source_check_version(at + 1, err) < 0)
         return -EINVAL;
     source->kind = STORE_NPM;
     source->place = kg_str_dup(package);
@@ -275,11 +281,12 @@ static int parse_catalog(const char *text, const char *version, struct store_sou
     if (place.length > 0 && memchr(place.data, '/', place.length) != NULL)
         org = kg_str_cut(&pid, '/');
     if (!is_pid(pid) || (org.data != NULL && !is_pid(org)))
-        return refuse(err, text, "it is not the pid of a package",
-                      "catalog:PID or catalog:ORG/PID, with @VERSION behind it or without");
+        return store_source_refuse(
+            err, text, "it is not the pid of a package",
+            "catalog:PID or catalog:ORG/PID, with @VERSION behind it or without");
     if (at != NULL && version != NULL)
-        return refuse(err, text, "its version is given twice", NULL);
-    if (at != NULL && check_version(at, err) < 0)
+        return store_source_refuse(err, text, "its version is given twice", NULL);
+    if (at != NULL && store_source_check_version(at, err) < 0)
         return -EINVAL;
     source->kind = STORE_CATALOG;
     source->place = kg_str_dup(place);
@@ -295,7 +302,7 @@ static int parse_program(const char *text, struct store_source *source, struct k
     const char *path = text + strlen(PROGRAM);
     struct stat status;
     if (path[0] != '/')
-        return refuse(err, text, "a program is program: and an absolute path", NULL);
+        return store_source_refuse(err, text, "a program is program: and an absolute path", NULL);
     if (stat(path, &status) < 0) {
         kg_fail_errno(err, errno, "source %.400s", text);
         if (err != NULL && errno == ENOENT)
@@ -303,7 +310,8 @@ static int parse_program(const char *text, struct store_source *source, struct k
         return -EINVAL;
     }
     if (!S_ISREG(status.st_mode) || (status.st_mode & 0111) == 0)
-        return refuse(err, text, "it is not a program", "give a file that can be executed");
+        return store_source_refuse(err, text, "it is not a program",
+                                   "give a file that can be executed");
     source->kind = STORE_PROGRAM;
     source->place = kg_strdup(path);
     return 0;
@@ -316,8 +324,9 @@ static int parse_remote(const char *text, struct store_source *source, struct kg
     kg_auto(kg_free) char *host = NULL;
     uint16_t port;
     if (!kg_url_host(url, &host, &port))
-        return refuse(err, text, "it is not the URL of a server, or its host cannot be read",
-                      "mcp+https://HOST/PATH");
+        return store_source_refuse(err, text,
+                                   "it is not the URL of a server, or its host cannot be read",
+                                   "mcp+https://HOST/PATH");
     source->kind = STORE_REMOTE;
     source->place = kg_strdup(url);
     return 0;
@@ -350,8 +359,8 @@ static bool is_other_url(const char *text)
     return strncmp(text + scheme, "://", 3) == 0 || strchr(text, '@') != NULL;
 }
 
-static int parse(const char *text, const char *version, const char *base,
-                 struct store_source *source, struct kg_err *err)
+static int store_source_own_parse(const char *text, const char *version, const char *base,
+                                  struct store_source *source, struct kg_err *err)
 {
     static const char git[] = "git+";
     if (begins(text, NPM))
@@ -368,21 +377,22 @@ static int parse(const char *text, const char *version, const char *base,
     if (strncmp(url, "file://", 7) == 0)
         return parse_file_url(text, url, source, err);
     if (is_other_url(text))
-        return refuse(err, text, "only https:// and file:// repositories are fetched",
-                      "use its https:// URL, or clone it yourself and install that folder");
+        return store_source_refuse(
+            err, text, "only https:// and file:// repositories are fetched",
+            "use its https:// URL, or clone it yourself and install that folder");
     return parse_path(text, base, source, err);
 }
 
 int store_source_parse(const char *text, const char *version, const char *base,
                        struct store_source **ret_source, struct kg_err *err)
 {
-    int result = check_text(text, err);
+    int result = store_source_check_text(text, err);
     if (result == 0 && version != NULL)
-        result = check_version(version, err);
+        result = store_source_check_version(version, err);
     if (result < 0)
         return result;
     struct store_source *source = kg_alloc(sizeof(*source));
-    result = parse(text, version, base, source, err);
+    result = store_source_own_parse(text, version, base, source, err);
     if (result < 0) {
         store_source_free(source);
         return result;

@@ -126,8 +126,8 @@ static int write_and_close(int fd, struct kg_str text, bool sync)
     return close(fd) < 0 && result == 0 ? -errno : result;
 }
 
-static int write_file(int folder_fd, const char *name, struct kg_str text, mode_t mode, bool sync,
-                      struct kg_err *err)
+static int store_write_file(int folder_fd, const char *name, struct kg_str text, mode_t mode,
+                            bool sync, struct kg_err *err)
 {
     kg_auto(kg_free) char *passing = kg_format("%s.new", name);
     (void)unlinkat(folder_fd, passing, 0); /* what a killed writer has left */
@@ -144,12 +144,12 @@ static int write_file(int folder_fd, const char *name, struct kg_str text, mode_
 
 int store_write_synced(int folder_fd, const char *name, struct kg_str text, struct kg_err *err)
 {
-    return write_file(folder_fd, name, text, 0600, true, err);
+    return store_write_file(folder_fd, name, text, 0600, true, err);
 }
 
 int store_write_public(int folder_fd, const char *name, struct kg_str text, struct kg_err *err)
 {
-    return write_file(folder_fd, name, text, 0644, false, err);
+    return store_write_file(folder_fd, name, text, 0644, false, err);
 }
 
 /* -- removing ---------------------------------------------------------------------------------- */
@@ -163,7 +163,7 @@ int store_remove_all(int folder_fd, const char *name)
 
 /* -- the lock ---------------------------------------------------------------------------------- */
 
-static int fail_locked(int lock_fd, struct kg_err *err)
+static int store_fail_locked(int lock_fd, struct kg_err *err)
 {
     char text[16] = {0};
     ssize_t got = pread(lock_fd, text, sizeof(text) - 1, 0);
@@ -175,7 +175,7 @@ static int fail_locked(int lock_fd, struct kg_err *err)
     return kg_hint(err, "try again when it is");
 }
 
-static int wait_for_lock(const struct store *store, int lock_fd, struct kg_err *err)
+static int store_wait_for_lock(const struct store *store, int lock_fd, struct kg_err *err)
 {
     uint64_t deadline = kg_monotonic_ms() + LOCK_WAIT_MS;
     bool told = false;
@@ -183,7 +183,7 @@ static int wait_for_lock(const struct store *store, int lock_fd, struct kg_err *
         if (errno != EWOULDBLOCK && errno != EINTR)
             return kg_fail_errno(err, errno, "lock the plugin store");
         if (kg_monotonic_ms() >= deadline)
-            return fail_locked(lock_fd, err);
+            return store_fail_locked(lock_fd, err);
         if (!told && store->on_wait != NULL)
             store->on_wait(store->on_wait_data);
         told = true;
@@ -214,7 +214,7 @@ void store_hold_end(struct store_hold *hold)
     kg_close(&hold->plugins_fd);
 }
 
-static int take_lock(struct store *store, struct store_hold *hold, struct kg_err *err)
+static int store_take_lock(struct store *store, struct store_hold *hold, struct kg_err *err)
 {
     hold->plugins_fd = store_open_plugins(store, err);
     if (hold->plugins_fd < 0)
@@ -225,7 +225,7 @@ static int take_lock(struct store *store, struct store_hold *hold, struct kg_err
     hold->lock_fd = open_lock(hold->folder_fd, err);
     if (hold->lock_fd < 0)
         return hold->lock_fd;
-    int result = wait_for_lock(store, hold->lock_fd, err);
+    int result = store_wait_for_lock(store, hold->lock_fd, err);
     if (result == 0)
         sign_lock(hold->lock_fd);
     return result;
@@ -234,7 +234,7 @@ static int take_lock(struct store *store, struct store_hold *hold, struct kg_err
 int store_hold_begin(struct store *store, struct store_hold *ret_hold, struct kg_err *err)
 {
     kg_auto(store_hold_end) struct store_hold hold = {-1, -1, -1};
-    int result = take_lock(store, &hold, err);
+    int result = store_take_lock(store, &hold, err);
     if (result == 0)
         result = store_finish(store, &hold, err);
     if (result < 0)

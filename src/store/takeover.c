@@ -28,8 +28,8 @@ static void note_settings(const struct store *store, const char *name, const cha
 }
 
 /* Only what was approved moves; what was changed since waits where it is for the operator. */
-static int take_over(struct store *store, const struct store_hold *hold, const char *name,
-                     const char *hash, struct kg_buf *notice, struct kg_err *err)
+static int takeover_take_over(struct store *store, const struct store_hold *hold, const char *name,
+                              const char *hash, struct kg_buf *notice, struct kg_err *err)
 {
     kg_auto(store_look_free) struct store_look look = {0};
     if (store_look_read(store, hold->plugins_fd, name, &look, NULL) < 0 ||
@@ -73,7 +73,7 @@ int store_take_over(struct store *store, const struct store_hold *hold, struct k
         kg_auto(kg_free) char *hash = kg_str_dup(plugin->hash);
         kg_auto(kg_free) char *path = store_version_path(store, name, hash);
         if (path != NULL && !store_version_is_there(store, name, hash))
-            result = take_over(store, hold, name, hash, &notice, err);
+            result = takeover_take_over(store, hold, name, hash, &notice, err);
     }
     keep_notice(store, hold, &notice);
     local_free(local);

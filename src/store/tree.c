@@ -40,7 +40,7 @@ void tree_digest(struct kg_str text, unsigned char ret_sha256[SHA256_DIGEST_SIZE
     sha256_digest(&digest, SHA256_DIGEST_SIZE, ret_sha256);
 }
 
-static void put_hex(struct kg_buf *out, const unsigned char sha256[SHA256_DIGEST_SIZE])
+static void store_tree_put_hex(struct kg_buf *out, const unsigned char sha256[SHA256_DIGEST_SIZE])
 {
     for (size_t i = 0; i < SHA256_DIGEST_SIZE; i++)
         kg_buf_printf(out, "%02x", sha256[i]);
@@ -52,7 +52,7 @@ void store_hash_text(struct kg_str text, char ret_hash[STORE_HASH_TEXT])
     kg_auto(kg_buf_free) struct kg_buf name = {0};
     tree_digest(text, sha256);
     kg_buf_text(&name, "sha256:");
-    put_hex(&name, sha256);
+    store_tree_put_hex(&name, sha256);
     snprintf(ret_hash, STORE_HASH_TEXT, "%s", kg_buf_terminate(&name));
 }
 
@@ -82,9 +82,9 @@ struct walk {
     uint8_t *block; /* owned */
 };
 
-static int walk_folder(struct walk *walk, int fd, struct kg_str path, uint32_t depth);
+static int store_tree_walk_folder(struct walk *walk, int fd, struct kg_str path, uint32_t depth);
 
-static void walk_free(struct walk *walk)
+static void store_tree_walk_free(struct walk *walk)
 {
     struct kg_str path;
     void *target;
@@ -97,14 +97,15 @@ static void walk_free(struct walk *walk)
     free(walk->block);
 }
 
-static int refuse(const struct walk *walk, enum kg_code code, const char *path, const char *why)
+static int store_tree_refuse(const struct walk *walk, enum kg_code code, const char *path,
+                             const char *why)
 {
     kg_auto(kg_buf_free) struct kg_buf name = {0};
     tree_quote(&name, kg_str(path));
     return kg_fail(walk->err, code, "%s: %s", kg_buf_terminate(&name), why);
 }
 
-static int fail_errno(const struct walk *walk, const char *path, const char *act)
+static int store_tree_fail_errno(const struct walk *walk, const char *path, const char *act)
 {
     int errnum = errno;
     kg_auto(kg_buf_free) struct kg_buf name = {0};
@@ -118,11 +119,12 @@ static int check_fresh(const struct walk *walk, const char *path, const struct s
     bool plain =
         S_ISLNK(status->st_mode) || mode == 0755 || (S_ISREG(status->st_mode) && mode == 0644);
     if (status->st_uid != walk->top.st_uid)
-        return refuse(walk, KG_E_REFUSED, path, "it belongs to another user than its folder");
+        return store_tree_refuse(walk, KG_E_REFUSED, path,
+                                 "it belongs to another user than its folder");
     if (!plain)
-        return refuse(walk, KG_E_REFUSED, path, "its mode is not a plain one");
+        return store_tree_refuse(walk, KG_E_REFUSED, path, "its mode is not a plain one");
     if (!S_ISDIR(status->st_mode) && status->st_nlink != 1)
-        return refuse(walk, KG_E_REFUSED, path, "it has a second name");
+        return store_tree_refuse(walk, KG_E_REFUSED, path, "it has a second name");
     return 0;
 }
 
@@ -132,7 +134,7 @@ static int check_status(const struct walk *walk, const char *path, const struct 
     if (problem == NULL && status->st_dev != walk->top.st_dev)
         problem = "it is mounted from elsewhere";
     if (problem != NULL)
-        return refuse(walk, KG_E_REFUSED, path, problem);
+        return store_tree_refuse(walk, KG_E_REFUSED, path, problem);
     return walk->look == LOOK_FRESH ? check_fresh(walk, path, status) : 0;
 }
 
@@ -149,30 +151,33 @@ static int hash_content(struct walk *walk, int fd, struct store_entry *entry)
         if (got < 0 && errno == EINTR)
             continue;
         if (got < 0)
-            return fail_errno(walk, entry->path, "read");
+            return store_tree_fail_errno(walk, entry->path, "read");
         entry->bytes += (uint64_t)got;
         walk->bytes += (uint64_t)got;
         if (entry->bytes > walk->limits->file_bytes_max)
-            return refuse(walk, KG_E_TOO_LARGE, entry->path, "the file is larger than the bound");
+            return store_tree_refuse(walk, KG_E_TOO_LARGE, entry->path,
+                                     "the file is larger than the bound");
         if (walk->bytes > walk->limits->bytes_max)
-            return refuse(walk, KG_E_TOO_LARGE, entry->path,
-                          "with it, all files together are larger than the bound");
+            return store_tree_refuse(walk, KG_E_TOO_LARGE, entry->path,
+                                     "with it, all files together are larger than the bound");
         sha256_update(&digest, (size_t)got, walk->block);
     }
     sha256_digest(&digest, SHA256_DIGEST_SIZE, entry->sha256);
     return 0;
 }
 
-static int read_file(struct walk *walk, int folder, const char *name, struct found *found)
+static int store_tree_read_file(struct walk *walk, int folder, const char *name,
+                                struct found *found)
 {
     kg_auto(kg_close) int fd =
         openat(folder, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
     if (fd < 0)
-        return fail_errno(walk, found->entry.path, "open");
+        return store_tree_fail_errno(walk, found->entry.path, "open");
     if (fstat(fd, &found->status) < 0)
-        return fail_errno(walk, found->entry.path, "look at");
+        return store_tree_fail_errno(walk, found->entry.path, "look at");
     if (!S_ISREG(found->status.st_mode))
-        return refuse(walk, KG_E_REFUSED, found->entry.path, "it changed while it was read");
+        return store_tree_refuse(walk, KG_E_REFUSED, found->entry.path,
+                                 "it changed while it was read");
     int result = check_status(walk, found->entry.path, &found->status);
     if (result < 0)
         return result;
@@ -182,35 +187,36 @@ static int read_file(struct walk *walk, int folder, const char *name, struct fou
 
 /* -- one link, one folder ---------------------------------------------------------------------- */
 
-static int read_link(struct walk *walk, int folder, const char *name, struct found *found)
+static int store_tree_read_link(struct walk *walk, int folder, const char *name,
+                                struct found *found)
 {
     char target[TREE_LINK_BYTES_MAX + 2];
     ssize_t length = readlinkat(folder, name, target, sizeof(target) - 1);
     if (length < 0)
-        return fail_errno(walk, found->entry.path, "read link");
+        return store_tree_fail_errno(walk, found->entry.path, "read link");
     target[length] = '\0';
     tree_digest((struct kg_str){target, (size_t)length}, found->entry.sha256);
     kg_map_set(walk->links, kg_str(found->entry.path), kg_strdup(target));
     return 0;
 }
 
-static int read_folder(struct walk *walk, int folder, const char *name, struct kg_str path,
-                       uint32_t depth)
+static int store_tree_read_folder(struct walk *walk, int folder, const char *name,
+                                  struct kg_str path, uint32_t depth)
 {
     kg_auto(kg_close) int fd =
         openat(folder, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (fd < 0)
-        return fail_errno(walk, path.data, "open");
+        return store_tree_fail_errno(walk, path.data, "open");
     struct stat status;
     if (fstat(fd, &status) < 0)
-        return fail_errno(walk, path.data, "look at");
+        return store_tree_fail_errno(walk, path.data, "look at");
     int result = check_status(walk, path.data, &status);
-    return result < 0 ? result : walk_folder(walk, fd, path, depth + 1);
+    return result < 0 ? result : store_tree_walk_folder(walk, fd, path, depth + 1);
 }
 
 /* -- the entries of a folder ------------------------------------------------------------------- */
 
-static struct found *add(struct walk *walk, char *path)
+static struct found *store_tree_add(struct walk *walk, char *path)
 {
     if (walk->count == walk->capacity) {
         walk->capacity = walk->capacity ? 2 * walk->capacity : 64;
@@ -221,7 +227,7 @@ static struct found *add(struct walk *walk, char *path)
     return found;
 }
 
-static enum store_entry_type type_of(mode_t mode)
+static enum store_entry_type store_tree_type_of(mode_t mode)
 {
     if (S_ISDIR(mode))
         return STORE_ENTRY_FOLDER;
@@ -232,35 +238,36 @@ static int read_entry(struct walk *walk, int folder, const char *name, struct fo
                       uint32_t depth)
 {
     if (fstatat(folder, name, &found->status, AT_SYMLINK_NOFOLLOW) < 0)
-        return fail_errno(walk, found->entry.path, "look at");
+        return store_tree_fail_errno(walk, found->entry.path, "look at");
     int result = check_status(walk, found->entry.path, &found->status);
     if (result < 0)
         return result;
-    found->entry.type = type_of(found->status.st_mode);
+    found->entry.type = store_tree_type_of(found->status.st_mode);
     if (found->entry.type == STORE_ENTRY_FOLDER) {
         struct kg_str path = kg_str(found->entry.path); /* found itself may move */
-        return read_folder(walk, folder, name, path, depth);
+        return store_tree_read_folder(walk, folder, name, path, depth);
     }
     if (walk->look == LOOK_QUICK)
         return 0;
-    return found->entry.type == STORE_ENTRY_LINK ? read_link(walk, folder, name, found)
-                                                 : read_file(walk, folder, name, found);
+    return found->entry.type == STORE_ENTRY_LINK ? store_tree_read_link(walk, folder, name, found)
+                                                 : store_tree_read_file(walk, folder, name, found);
 }
 
-static int take_name(struct walk *walk, int folder, struct kg_str path, const char *name,
-                     uint32_t depth)
+static int store_tree_take_name(struct walk *walk, int folder, struct kg_str path, const char *name,
+                                uint32_t depth)
 {
     char *whole = path.length > 0 ? kg_format("%s/%s", path.data, name) : kg_strdup(name);
-    struct found *found = add(walk, whole);
+    struct found *found = store_tree_add(walk, whole);
     if (walk->count > walk->limits->files_max)
-        return refuse(walk, KG_E_TOO_LARGE, whole, "there are more entries than the bound");
+        return store_tree_refuse(walk, KG_E_TOO_LARGE, whole,
+                                 "there are more entries than the bound");
     const char *problem = tree_path_problem(kg_str(whole), walk->limits->depth_max);
     if (problem != NULL)
-        return refuse(walk, KG_E_REFUSED, whole, problem);
+        return store_tree_refuse(walk, KG_E_REFUSED, whole, problem);
     return read_entry(walk, folder, name, found, depth);
 }
 
-static void close_folder(DIR **dir)
+static void store_tree_close_folder(DIR **dir)
 {
     if (*dir != NULL)
         closedir(*dir);
@@ -281,19 +288,19 @@ static bool is_self_or_parent(const char *name)
 }
 
 /* path ends in NUL, and is "" at the top. */
-static int walk_folder(struct walk *walk, int fd, struct kg_str path, uint32_t depth)
+static int store_tree_walk_folder(struct walk *walk, int fd, struct kg_str path, uint32_t depth)
 {
-    kg_auto(close_folder) DIR *dir = open_names(fd);
+    kg_auto(store_tree_close_folder) DIR *dir = open_names(fd);
     if (dir == NULL)
-        return fail_errno(walk, path.data, "list");
+        return store_tree_fail_errno(walk, path.data, "list");
     for (;;) {
         errno = 0;
         const struct dirent *item = readdir(dir);
         if (item == NULL)
-            return errno == 0 ? 0 : fail_errno(walk, path.data, "list");
+            return errno == 0 ? 0 : store_tree_fail_errno(walk, path.data, "list");
         if (is_self_or_parent(item->d_name))
             continue;
-        int result = take_name(walk, fd, path, item->d_name, depth);
+        int result = store_tree_take_name(walk, fd, path, item->d_name, depth);
         if (result < 0)
             return result;
     }
@@ -301,7 +308,7 @@ static int walk_folder(struct walk *walk, int fd, struct kg_str path, uint32_t d
 
 /* -- the whole --------------------------------------------------------------------------------- */
 
-static const char *link_of(void *data, struct kg_str path)
+static const char *store_tree_link_of(void *data, struct kg_str path)
 {
     return kg_map_get(data, path);
 }
@@ -311,11 +318,11 @@ static int check_links(const struct walk *walk)
     struct kg_str path;
     void *target;
     for (size_t at = 0; kg_map_next(walk->links, &at, &path, &target);) {
-        const char *problem = tree_link_problem(path, target, link_of, walk->links);
+        const char *problem = tree_link_problem(path, target, store_tree_link_of, walk->links);
         if (problem == NULL)
             continue;
         kg_auto(kg_free) char *name = kg_str_dup(path);
-        return refuse(walk, KG_E_REFUSED, name, problem);
+        return store_tree_refuse(walk, KG_E_REFUSED, name, problem);
     }
     return 0;
 }
@@ -331,7 +338,7 @@ static int walk_tree(struct walk *walk, int dirfd)
         return kg_fail_errno(walk->err, errno, "look at the top folder");
     int result = check_status(walk, ".", &walk->top);
     if (result == 0)
-        result = walk_folder(walk, dirfd, KG_STR(""), 0);
+        result = store_tree_walk_folder(walk, dirfd, KG_STR(""), 0);
     if (result == 0)
         result = check_links(walk);
     if (result == 0 && walk->count > 0)
@@ -360,7 +367,7 @@ static void hash_tree(struct store_tree *tree)
 static int read_tree(int dirfd, const struct store_limits *limits, enum look look,
                      struct store_tree *ret_tree, struct kg_err *err)
 {
-    kg_auto(walk_free) struct walk walk = walk_new(limits, look, err);
+    kg_auto(store_tree_walk_free) struct walk walk = walk_new(limits, look, err);
     int result = walk_tree(&walk, dirfd);
     if (result < 0)
         return result;
@@ -401,7 +408,7 @@ void store_tree_free(struct store_tree *tree)
 int store_tree_quick(int dirfd, const struct store_limits *limits, char ret_digest[STORE_HASH_TEXT],
                      struct kg_err *err)
 {
-    kg_auto(walk_free) struct walk walk = walk_new(limits, LOOK_QUICK, err);
+    kg_auto(store_tree_walk_free) struct walk walk = walk_new(limits, LOOK_QUICK, err);
     int result = walk_tree(&walk, dirfd);
     if (result < 0)
         return result;
@@ -430,12 +437,12 @@ void store_tree_print(const struct store_tree *tree, struct kg_buf *out)
         if (entry->type == STORE_ENTRY_FOLDER)
             kg_buf_char(out, '-');
         else
-            put_hex(out, entry->sha256);
+            store_tree_put_hex(out, entry->sha256);
         kg_buf_printf(out, " %llu %s\n", (unsigned long long)entry->bytes, entry->path);
     }
 }
 
-static bool take_word(struct kg_str *line, struct kg_str *ret_word)
+static bool store_tree_take_word(struct kg_str *line, struct kg_str *ret_word)
 {
     const char *space = memchr(line->data, ' ', line->length);
     if (space == NULL)
@@ -475,13 +482,14 @@ static bool parse_kind(struct kg_str kind, struct store_entry *entry)
 }
 
 /* Without its path, which is borrowed from the line. */
-static bool parse_line(struct kg_str line, struct store_entry *entry, struct kg_str *ret_path)
+static bool store_tree_parse_line(struct kg_str line, struct store_entry *entry,
+                                  struct kg_str *ret_path)
 {
     struct kg_str kind, hash, bytes;
     int64_t number;
-    if (!take_word(&line, &kind) || !take_word(&line, &hash) || !take_word(&line, &bytes) ||
-        !parse_kind(kind, entry) || !kg_str_to_int(bytes, &number) || number < 0 ||
-        tree_path_problem(line, UINT32_MAX) != NULL)
+    if (!store_tree_take_word(&line, &kind) || !store_tree_take_word(&line, &hash) ||
+        !store_tree_take_word(&line, &bytes) || !parse_kind(kind, entry) ||
+        !kg_str_to_int(bytes, &number) || number < 0 || tree_path_problem(line, UINT32_MAX) != NULL)
         return false;
     entry->bytes = (uint64_t)number;
     *ret_path = line;
@@ -496,7 +504,8 @@ static bool parse_lines(struct kg_str text, struct store_tree *tree, size_t capa
         struct store_entry entry = {0};
         struct kg_str path;
         if (end == NULL || tree->count == capacity ||
-            !parse_line((struct kg_str){text.data, (size_t)(end - text.data)}, &entry, &path))
+            !store_tree_parse_line((struct kg_str){text.data, (size_t)(end - text.data)}, &entry,
+                                   &path))
             return false;
         entry.path = kg_str_dup(path);
         tree->entries[tree->count++] = entry;
@@ -531,7 +540,7 @@ int store_tree_parse(struct kg_str text, struct store_tree *ret_tree, struct kg_
 
 /* -- differences ------------------------------------------------------------------------------- */
 
-static void note(char ***list, size_t *count, const char *path)
+static void store_tree_note(char ***list, size_t *count, const char *path)
 {
     if ((*count)++ < STORE_DIFF_MAX)
         kg_list_add(list, kg_strdup(path));
@@ -552,18 +561,18 @@ void store_tree_compare(const struct store_tree *before, const struct store_tree
         const struct store_entry *a = &before->entries[old], *b = &after->entries[new];
         int order = strcmp(a->path, b->path);
         if (order < 0)
-            note(&diff.removed, &diff.removed_count, a->path);
+            store_tree_note(&diff.removed, &diff.removed_count, a->path);
         else if (order > 0)
-            note(&diff.added, &diff.added_count, b->path);
+            store_tree_note(&diff.added, &diff.added_count, b->path);
         else if (!are_same(a, b))
-            note(&diff.changed, &diff.changed_count, a->path);
+            store_tree_note(&diff.changed, &diff.changed_count, a->path);
         old += order <= 0;
         new += order >= 0;
     }
     for (; old < before->count; old++)
-        note(&diff.removed, &diff.removed_count, before->entries[old].path);
+        store_tree_note(&diff.removed, &diff.removed_count, before->entries[old].path);
     for (; new < after->count; new ++)
-        note(&diff.added, &diff.added_count, after->entries[new].path);
+        store_tree_note(&diff.added, &diff.added_count, after->entries[new].path);
     *ret_diff = diff;
 }
 
@@ -584,7 +593,8 @@ struct removal {
     struct kg_err *err;
 };
 
-static int remove_at(struct removal *removal, int folder, const char *name, unsigned depth);
+static int store_tree_remove_at(struct removal *removal, int folder, const char *name,
+                                unsigned depth);
 
 /* A folder that its owner may not search is of a cage's making: it is opened up first. */
 static int open_to_remove(int folder, const char *name)
@@ -600,14 +610,14 @@ static int open_to_remove(int folder, const char *name)
 
 static int empty_folder(struct removal *removal, int fd, unsigned depth)
 {
-    kg_auto(close_folder) DIR *dir = open_names(fd);
+    kg_auto(store_tree_close_folder) DIR *dir = open_names(fd);
     if (dir == NULL)
         return kg_fail_errno(removal->err, errno, "list a folder to remove it");
     const struct dirent *item;
     int result = 0;
     while (result == 0 && (item = readdir(dir)) != NULL)
         if (!is_self_or_parent(item->d_name))
-            result = remove_at(removal, fd, item->d_name, depth + 1);
+            result = store_tree_remove_at(removal, fd, item->d_name, depth + 1);
     return result;
 }
 
@@ -620,7 +630,8 @@ static int move_up(struct removal *removal, int folder, const char *name)
     return kg_fail_errno(removal->err, errno, "move folder %.200s to remove it", name);
 }
 
-static int remove_at(struct removal *removal, int folder, const char *name, unsigned depth)
+static int store_tree_remove_at(struct removal *removal, int folder, const char *name,
+                                unsigned depth)
 {
     if (unlinkat(folder, name, 0) == 0 || errno == ENOENT)
         return 0;

@@ -10,7 +10,7 @@
 
 /* -- names ------------------------------------------------------------------------------------- */
 
-static bool has_control(struct kg_str text)
+static bool tree_rules_has_control(struct kg_str text)
 {
     for (size_t i = 0; i < text.length; i++)
         if ((unsigned char)text.data[i] < 0x20 || text.data[i] == 0x7F)
@@ -54,7 +54,7 @@ const char *tree_path_problem(struct kg_str path, uint32_t depth_max)
         return "its name is too long";
     if (kg_utf8_valid(path) != path.length)
         return "its name is not UTF-8";
-    if (has_control(path))
+    if (tree_rules_has_control(path))
         return "there is a control character in its name";
     if (!kg_str_is_plain(path))
         return "there is a character in its name that is invisible or turns the writing around";
@@ -109,7 +109,7 @@ struct walk {
     void *data;
 };
 
-static void walk_free(struct walk *walk)
+static void tree_rules_walk_free(struct walk *walk)
 {
     kg_buf_free(&walk->at);
     kg_buf_free(&walk->rest);
@@ -146,7 +146,7 @@ static void take_link(struct walk *walk, const char *target, struct kg_str rest)
     walk->rest = way;
 }
 
-static const char *follow(struct walk *walk)
+static const char *tree_rules_follow(struct walk *walk)
 {
     struct kg_str rest = kg_buf_view(&walk->rest), part;
     while (next_part(&rest, &part)) {
@@ -180,13 +180,13 @@ const char *tree_link_problem(struct kg_str path, const char *target, tree_link_
     if (text.data[0] == '/')
         return "the link is absolute";
     if (text.length > TREE_LINK_BYTES_MAX || kg_utf8_valid(text) != text.length ||
-        has_control(text))
+        tree_rules_has_control(text))
         return "what the link says is too long, or no readable text";
-    kg_auto(walk_free) struct walk walk = {.link_of = link_of, .data = data};
+    kg_auto(tree_rules_walk_free) struct walk walk = {.link_of = link_of, .data = data};
     kg_buf_str(&walk.at, path);
     go_up(&walk);
     kg_buf_str(&walk.rest, text);
-    return follow(&walk);
+    return tree_rules_follow(&walk);
 }
 
 void tree_quote(struct kg_buf *out, struct kg_str path)

@@ -42,7 +42,7 @@ char *store_version_path(const struct store *store, const char *name, const char
     return version ? kg_format("%s/" VERSIONS_NAME "/%s", store->folder, version) : NULL;
 }
 
-static bool is_folder(const char *path)
+static bool store_version_is_folder(const char *path)
 {
     struct stat there;
     return path != NULL && lstat(path, &there) == 0 && S_ISDIR(there.st_mode);
@@ -51,13 +51,13 @@ static bool is_folder(const char *path)
 bool store_version_is_there(const struct store *store, const char *name, const char *hash)
 {
     kg_auto(kg_free) char *path = store_version_path(store, name, hash);
-    return is_folder(path);
+    return store_version_is_folder(path);
 }
 
 char *store_folder_path(const struct store *store, const char *name)
 {
     kg_auto(kg_free) char *path = kg_format("%s/%s", store->dir, name);
-    return is_folder(path) ? kg_steal(&path) : NULL;
+    return store_version_is_folder(path) ? kg_steal(&path) : NULL;
 }
 
 char *store_files_path(const struct store *store, const char *name, const char *hash)
@@ -66,7 +66,7 @@ char *store_files_path(const struct store *store, const char *name, const char *
     if (folder != NULL)
         return folder;
     kg_auto(kg_free) char *version = store_version_path(store, name, hash);
-    return is_folder(version) ? kg_steal(&version) : NULL;
+    return store_version_is_folder(version) ? kg_steal(&version) : NULL;
 }
 
 /* -- holding one ------------------------------------------------------------------------------- */
@@ -115,7 +115,8 @@ void store_version_free(struct store_version *version)
 /* -- making one -------------------------------------------------------------------------------- */
 
 /* Whether what is there under that name is what the name says. */
-static bool is_whole(struct store *store, int versions_fd, const char *version, const char *hash)
+static bool store_version_is_whole(struct store *store, int versions_fd, const char *version,
+                                   const char *hash)
 {
     kg_auto(store_look_free) struct store_look look = {0};
     return store_look_read(store, versions_fd, version, &look, NULL) == 0 &&
@@ -129,7 +130,7 @@ static int move_in(struct store *store, int from_fd, const char *from, int versi
         return 0;
     if (errno != EEXIST)
         return -errno;
-    if (is_whole(store, versions_fd, version, hash))
+    if (store_version_is_whole(store, versions_fd, version, hash))
         return 0; /* the same files, from before */
     return renameat2(from_fd, from, versions_fd, version, RENAME_EXCHANGE) < 0 ? -errno : 0;
 }
@@ -214,7 +215,7 @@ struct listing {
 };
 
 /* A link could lead anywhere: it is no plugin. */
-static void list_folder(void *data, const char *name)
+static void store_version_list_folder(void *data, const char *name)
 {
     struct listing *listing = data;
     kg_auto(kg_free) char *path =
@@ -229,7 +230,7 @@ char **store_names(struct store *store, struct kg_err *err)
     if (plugins < 0)
         return NULL;
     struct listing listing = {store, kg_list_new(0)};
-    for_each_name(plugins, list_folder, &listing);
+    for_each_name(plugins, store_version_list_folder, &listing);
     struct local *local = local_load(store->parts.paths->local_file, LOCAL_LEAVE, NULL);
     for (size_t i = 0; local != NULL && i < local->plugin_count; i++) {
         const struct local_plugin *plugin = &local->plugins[i];
@@ -249,7 +250,7 @@ struct sweep {
     char **needed; /* owned; names of versions that local.toml names */
 };
 
-static void sweep_one(void *data, const char *version)
+static void store_version_sweep_one(void *data, const char *version)
 {
     const struct sweep *sweep = data;
     if (kg_list_has(sweep->needed, kg_str(version)))
@@ -278,7 +279,8 @@ void store_sweep_versions(struct store *store, const struct store_hold *hold)
             if (version != NULL)
                 kg_list_add(&sweep.needed, version);
         }
-        for_each_name(store_open_dir(hold->folder_fd, VERSIONS_NAME), sweep_one, &sweep);
+        for_each_name(store_open_dir(hold->folder_fd, VERSIONS_NAME), store_version_sweep_one,
+                      &sweep);
         kg_list_free(sweep.needed);
     }
     local_free(local);

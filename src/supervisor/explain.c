@@ -47,7 +47,7 @@ static void explain_look_done(struct loop_job *job)
     free(look);
 }
 
-static void on_tried(void *data, const struct cage_attempt *attempt)
+static void explain_on_tried(void *data, const struct cage_attempt *attempt)
 {
     struct instance *instance = data;
     struct explain_look *look = kg_alloc(sizeof(*look));
@@ -66,7 +66,7 @@ void explain_take(struct instance *instance, int fd)
     if (instance->looker == NULL)
         instance->looker = loop_worker_new(loop, "kaged-explain");
     cage_attempts_free(instance->attempts);
-    instance->attempts = cage_attempts_new(loop, fd, on_tried, instance);
+    instance->attempts = cage_attempts_new(loop, fd, explain_on_tried, instance);
 }
 
 void explain_end(struct instance *instance)

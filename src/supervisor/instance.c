@@ -1,9 +1,10 @@
 /*
  * One plugin that may run. The instance owns its peer, its log and its timers; the process belongs
- * to the cage, which tells us when it is gone. Every way out of a run ends in on_exited, once.
+ * to the cage, which tells us when it is gone. Every way out of a run ends in instance_on_exited,
+ * once.
  *
- *   start -> cage_spawn -> on_spawned -> greeting -> running -> ... -> on_exited -> settle or
- * crash
+ *   start -> cage_spawn -> instance_on_spawned -> greeting -> running -> ... -> instance_on_exited
+ * -> settle or crash
  */
 #include "supervisor/internal.h"
 
@@ -141,7 +142,7 @@ void instance_set_tap(struct instance *instance, instance_tap_fn *tap_or_null, v
 
 /* -- starting ---------------------------------------------------------------------------------- */
 
-static void on_spawned(void *data, pid_t pid, int in_fd, int out_fd, int err_fd)
+static void instance_on_spawned(void *data, pid_t pid, int in_fd, int out_fd, int err_fd)
 {
     struct instance *instance = data;
     struct supervisor *supervisor = instance->supervisor;
@@ -217,7 +218,7 @@ static void finish_report(struct instance *instance, const struct cage_exit *how
     *report = (struct exit_report){.exit_code = -1};
 }
 
-static void on_exited(void *data, const struct cage_exit *how, const char *error_or_null)
+static void instance_on_exited(void *data, const struct cage_exit *how, const char *error_or_null)
 {
     struct instance *instance = data;
     instance->child = NULL;
@@ -238,14 +239,14 @@ static void on_limit(void *data, enum cage_limit limit, uint32_t count)
 }
 
 static const struct cage_child_ops child_ops = {
-    .on_spawned = on_spawned,
-    .on_exited = on_exited,
+    .on_spawned = instance_on_spawned,
+    .on_exited = instance_on_exited,
     .on_socket = walls_take,
     .on_limit = on_limit,
     .on_denied = walls_denied,
 };
 
-static int spawn(struct instance *instance, struct kg_err *err)
+static int instance_spawn(struct instance *instance, struct kg_err *err)
 {
     struct cage_plan *plan = instance->ops.make_plan(instance->data, err);
     if (plan != NULL)
@@ -265,10 +266,10 @@ static void finish_unstarted(struct instance *instance)
     finish_report(instance, &never_built, NULL);
 }
 
-static void launch(struct instance *instance)
+static void instance_launch(struct instance *instance)
 {
     struct kg_err err = {0};
-    if (spawn(instance, &err) == 0)
+    if (instance_spawn(instance, &err) == 0)
         return;
     kg_log_about(KG_ERROR_LEVEL, instance->name, "start: %s", err.message);
     bool refused = err.code == KG_E_NOT_APPROVED;
@@ -284,7 +285,7 @@ void instance_prepared(struct instance *instance)
     if (!instance->preparing)
         return; /* it was ended meanwhile */
     instance->preparing = false;
-    launch(instance);
+    instance_launch(instance);
 }
 
 void instance_start(struct instance *instance, enum instance_event event)
@@ -300,7 +301,7 @@ void instance_start(struct instance *instance, enum instance_event event)
     plugin_log_forget(instance->log);
     instance->preparing = !instance->ops.prepare(instance->data);
     if (!instance->preparing)
-        launch(instance);
+        instance_launch(instance);
 }
 
 static void on_ran_long_enough(struct loop_timer *timer)

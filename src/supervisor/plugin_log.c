@@ -67,7 +67,7 @@ void plugin_log_free(struct plugin_log *log)
 
 /* -- the file ---------------------------------------------------------------------------------- */
 
-static void rotate(struct plugin_log *log)
+static void plugin_log_rotate(struct plugin_log *log)
 {
     kg_auto(kg_free) char *old = kg_format("%s.1", log->path);
     kg_close(&log->file);
@@ -82,7 +82,7 @@ static void write_pending(struct plugin_log *log)
     if (log->pending.length == 0)
         return;
     if ((size_t)log->file_bytes > log->supervisor->limits.log_rotate_bytes)
-        rotate(log);
+        plugin_log_rotate(log);
     if (log->file < 0)
         log->file = open(log->path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (log->file >= 0 && kg_write_all(log->file, log->pending.data, log->pending.length) == 0)
@@ -92,7 +92,7 @@ static void write_pending(struct plugin_log *log)
 
 /* -- lines ------------------------------------------------------------------------------------- */
 
-static void drop_oldest(struct plugin_log *log)
+static void plugin_log_drop_oldest(struct plugin_log *log)
 {
     const char *newline = memchr(log->tail.data, '\n', log->tail.length);
     kg_buf_consume(&log->tail, (size_t)(newline - log->tail.data) + 1);
@@ -107,7 +107,7 @@ static void keep_in_tail(struct plugin_log *log, struct kg_str line)
     kg_buf_char(&log->tail, '\n');
     log->tail_lines++;
     while (log->tail_lines > STDERR_TAIL_LINES || log->tail.length > STDERR_TAIL_BYTES)
-        drop_oldest(log);
+        plugin_log_drop_oldest(log);
 }
 
 /* A line that is an object may say its level; any other is for information. */
@@ -132,7 +132,7 @@ static enum kg_level level_of(struct kg_str line)
     return KG_INFO;
 }
 
-static void take_line(struct plugin_log *log, struct kg_str line)
+static void plugin_log_take_line(struct plugin_log *log, struct kg_str line)
 {
     char when[KG_TIME_TEXT];
     kg_time_format(kg_wall_ms(), when);
@@ -157,10 +157,10 @@ static void note_lost(struct plugin_log *log, uint32_t lost)
         return;
     snprintf(note, sizeof(note), "[kaged: %u lines were dropped: more than %u in a second]", lost,
              log->supervisor->limits.stderr_lines_per_sec);
-    take_line(log, kg_str(note));
+    plugin_log_take_line(log, kg_str(note));
 }
 
-static bool on_line(void *data, struct kg_str line)
+static bool plugin_log_on_line(void *data, struct kg_str line)
 {
     struct plugin_log *log = data;
     uint32_t lost;
@@ -174,7 +174,7 @@ static bool on_line(void *data, struct kg_str line)
     note_lost(log, lost);
     if (!pass)
         return true;
-    take_line(log, kg_buf_view(&shown));
+    plugin_log_take_line(log, kg_buf_view(&shown));
     audit_line(log, kg_buf_view(&shown));
     return true;
 }
@@ -184,7 +184,7 @@ void plugin_log_say(struct plugin_log *log, struct kg_str text)
     while (text.length > 0) {
         const char *newline = memchr(text.data, '\n', text.length);
         size_t length = newline ? (size_t)(newline - text.data) : text.length;
-        on_line(log, (struct kg_str){text.data, length});
+        plugin_log_on_line(log, (struct kg_str){text.data, length});
         text = kg_str_from(text, newline ? length + 1 : length);
     }
     write_pending(log);
@@ -192,7 +192,7 @@ void plugin_log_say(struct plugin_log *log, struct kg_str text)
 
 /* -- the pipe ---------------------------------------------------------------------------------- */
 
-static bool read_some(struct plugin_log *log)
+static bool plugin_log_read_some(struct plugin_log *log)
 {
     struct loop *loop = log->supervisor->loop;
     size_t size;
@@ -201,19 +201,19 @@ static bool read_some(struct plugin_log *log)
     if (got < 0)
         return errno == EINTR;
     if (got == 0) {
-        frame_finish(&log->frame, on_line, log);
+        frame_finish(&log->frame, plugin_log_on_line, log);
         loop_fd_end(&log->pipe);
     } else {
-        frame_advance(&log->frame, space, (size_t)got, on_line, log);
+        frame_advance(&log->frame, space, (size_t)got, plugin_log_on_line, log);
     }
     write_pending(log);
     return got > 0;
 }
 
-static void on_readable(uv_poll_t *handle, int status, int events)
+static void plugin_log_on_readable(uv_poll_t *handle, int status, int events)
 {
     (void)status, (void)events;
-    read_some(KG_CONTAINER(handle->data, struct plugin_log, pipe));
+    plugin_log_read_some(KG_CONTAINER(handle->data, struct plugin_log, pipe));
 }
 
 void plugin_log_attach(struct plugin_log *log, int fd)
@@ -222,14 +222,14 @@ void plugin_log_attach(struct plugin_log *log, int fd)
                                 .line_max = log->supervisor->limits.stderr_line_max_bytes};
     loop_fd_begin(log->supervisor->loop, &log->pipe, fd);
     if (log->pipe.poll != NULL)
-        uv_poll_start(log->pipe.poll, UV_READABLE, on_readable);
+        uv_poll_start(log->pipe.poll, UV_READABLE, plugin_log_on_readable);
 }
 
 void plugin_log_detach(struct plugin_log *log)
 {
-    for (int i = 0; i < LAST_READS && log->pipe.fd >= 0 && read_some(log); i++)
+    for (int i = 0; i < LAST_READS && log->pipe.fd >= 0 && plugin_log_read_some(log); i++)
         ;
-    frame_finish(&log->frame, on_line, log);
+    frame_finish(&log->frame, plugin_log_on_line, log);
     note_lost(log, log->rate.dropped);
     log->rate = (struct kg_rate){0};
     write_pending(log);
@@ -267,7 +267,8 @@ static void keep_last_lines(struct kg_buf *text, size_t lines)
     kg_buf_consume(text, at);
 }
 
-static int read_at(const char *path, int64_t from, struct kg_buf *text, struct kg_err *err)
+static int plugin_log_read_at(const char *path, int64_t from, struct kg_buf *text,
+                              struct kg_err *err)
 {
     kg_auto(kg_close) int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
     if (fd < 0)
@@ -287,7 +288,7 @@ int plugin_log_read(struct plugin_log *log, int64_t after, size_t lines, struct 
     int64_t from = follow ? after - log->file_start : log->file_bytes - READ_BACK_BYTES;
     if (from < 0)
         from = 0;
-    int result = read_at(log->path, from, ret_text, err);
+    int result = plugin_log_read_at(log->path, from, ret_text, err);
     if (result < 0)
         return result;
     *ret_cursor = log->file_start + from + (int64_t)ret_text->length;

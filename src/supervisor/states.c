@@ -13,7 +13,7 @@ struct cell {
     void (*action)(struct instance *instance, enum instance_event event); /* NULL: an empty cell */
 };
 
-static void only_move(struct instance *instance, enum instance_event event)
+static void states_only_move(struct instance *instance, enum instance_event event)
 {
     (void)instance;
     (void)event;
@@ -43,14 +43,14 @@ static const struct cell table[INSTANCE_STATE_COUNT][INSTANCE_EVENT_COUNT] =
             {
                 [ON_ENABLE] = TO(SPAWNING, fresh_start),
                 [ON_RESTART] = TO(SPAWNING, fresh_start),
-                [ON_REST] = TO(IDLE, only_move),
+                [ON_REST] = TO(IDLE, states_only_move),
             },
         [INSTANCE_IDLE] =
             {
                 [ON_ENABLE] = TO(SPAWNING, fresh_start),
                 [ON_RESTART] = TO(SPAWNING, fresh_start),
-                [ON_DISABLE] = TO(DISABLED, only_move),
-                [ON_STOP] = TO(STOPPED, only_move),
+                [ON_DISABLE] = TO(DISABLED, states_only_move),
+                [ON_STOP] = TO(STOPPED, states_only_move),
             },
         [INSTANCE_SPAWNING] =
             {
@@ -87,24 +87,24 @@ static const struct cell table[INSTANCE_STATE_COUNT][INSTANCE_EVENT_COUNT] =
                 [ON_ENABLE] = TO(SPAWNING, fresh_start),
                 [ON_RESTART] = TO(SPAWNING, fresh_start),
                 [ON_DUE] = TO(SPAWNING, instance_start),
-                [ON_DISABLE] = TO(DISABLED, only_move),
-                [ON_REST] = TO(IDLE, only_move),
-                [ON_STOP] = TO(STOPPED, only_move),
+                [ON_DISABLE] = TO(DISABLED, states_only_move),
+                [ON_REST] = TO(IDLE, states_only_move),
+                [ON_STOP] = TO(STOPPED, states_only_move),
                 [ON_EXHAUST] = TO(FAILED, instance_give_up),
             },
         [INSTANCE_FAILED] =
             {
                 [ON_ENABLE] = TO(SPAWNING, fresh_start),
                 [ON_RESTART] = TO(SPAWNING, fresh_start),
-                [ON_DISABLE] = TO(DISABLED, only_move),
-                [ON_STOP] = TO(STOPPED, only_move),
+                [ON_DISABLE] = TO(DISABLED, states_only_move),
+                [ON_STOP] = TO(STOPPED, states_only_move),
             },
         [INSTANCE_STOPPED] =
             {
                 [ON_ENABLE] = TO(SPAWNING, fresh_start),
                 [ON_RESTART] = TO(SPAWNING, fresh_start),
-                [ON_DISABLE] = TO(DISABLED, only_move),
-                [ON_REST] = TO(IDLE, only_move),
+                [ON_DISABLE] = TO(DISABLED, states_only_move),
+                [ON_REST] = TO(IDLE, states_only_move),
                 [ON_CRASH] = TO(CRASHED, instance_count_crash),
                 [ON_REJECT] = TO(FAILED, instance_give_up),
             },
@@ -150,8 +150,8 @@ static const char *const event_words[INSTANCE_EVENT_COUNT] = {
 };
 
 /* What an exit was like tells more than that there was one. */
-static void put_reason(const struct instance *instance, enum instance_event event,
-                       struct kg_buf *ret_words)
+static void states_put_reason(const struct instance *instance, enum instance_event event,
+                              struct kg_buf *ret_words)
 {
     bool exited = event == ON_EXIT || event == ON_CRASH || event == ON_REJECT;
     if (event == ON_END && instance->report.detail[0] != '\0')
@@ -162,13 +162,13 @@ static void put_reason(const struct instance *instance, enum instance_event even
         kg_buf_text(ret_words, event_words[event]);
 }
 
-static void tell_move(struct instance *instance, enum instance_state from,
-                      enum instance_event event)
+static void states_tell_move(struct instance *instance, enum instance_state from,
+                             enum instance_event event)
 {
     if (instance->state == from)
         return;
     kg_auto(kg_buf_free) struct kg_buf reason = {0};
-    put_reason(instance, event, &reason);
+    states_put_reason(instance, event, &reason);
     instance->ops.on_move(instance->data, from, instance->state, kg_buf_terminate(&reason));
 }
 
@@ -180,7 +180,7 @@ void instance_raise(struct instance *instance, enum instance_event event)
         return;
     instance->state = cell->next;
     loop_timer_stop(instance->supervisor->loop, &instance->restart_timer);
-    tell_move(instance, from, event); /* before the action, which may move on */
+    states_tell_move(instance, from, event); /* before the action, which may move on */
     cell->action(instance, event);
     instance->ops.on_state(instance->data);
 }

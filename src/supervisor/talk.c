@@ -8,7 +8,7 @@
 
 /* -- for the dialect --------------------------------------------------------------------------- */
 
-static void on_ready(void *data)
+static void supervisor_talk_on_ready(void *data)
 {
     struct instance *instance = data;
     audit_emit(instance->supervisor->audit, AUDIT_PLUGIN_INITIALIZED, KG_STR_NULL,
@@ -19,73 +19,74 @@ static void on_ready(void *data)
         talk_configure(instance);
 }
 
-static void on_failed(void *data, bool mend, const char *words)
+static void supervisor_talk_on_failed(void *data, bool mend, const char *words)
 {
     instance_end(data, EXIT_HANDSHAKE, ENDING_KILL, mend ? ON_REJECT : ON_CRASH, "%s", words);
 }
 
-static void on_configured(void *data)
+static void supervisor_talk_on_configured(void *data)
 {
     struct instance *instance = data;
     instance->ops.on_configured(instance->data);
 }
 
-static bool serve(void *data, int64_t request, struct kg_str method, struct kg_str params)
+static bool supervisor_talk_serve(void *data, int64_t request, struct kg_str method,
+                                  struct kg_str params)
 {
     struct instance *instance = data;
     return instance->ops.on_request(instance->data, request, method, params);
 }
 
-static bool has_storage(void *data)
+static bool supervisor_talk_has_storage(void *data)
 {
     struct instance *instance = data;
     return instance->ops.has_storage(instance->data);
 }
 
-static bool may_claim(void *data, struct kg_str capability)
+static bool supervisor_talk_may_claim(void *data, struct kg_str capability)
 {
     struct instance *instance = data;
     return instance->ops.may_claim(instance->data, capability);
 }
 
-static bool is_tool(void *data, struct kg_str method)
+static bool supervisor_talk_is_tool(void *data, struct kg_str method)
 {
     const struct instance *instance = data;
     return instance->ops.is_tool(instance->data, method);
 }
 
-static bool may_notify(void *data, struct kg_str type)
+static bool supervisor_talk_may_notify(void *data, struct kg_str type)
 {
     const struct instance *instance = data;
     return instance->ops.may_notify(instance->data, type);
 }
 
-static void put_projects(void *data, struct kg_json_writer *json)
+static void supervisor_talk_put_projects(void *data, struct kg_json_writer *json)
 {
     struct instance *instance = data;
     instance->ops.put_projects(instance->data, json);
 }
 
-static bool put_roots(void *data, struct kg_json_writer *json_or_null)
+static bool supervisor_talk_put_roots(void *data, struct kg_json_writer *json_or_null)
 {
     struct instance *instance = data;
     return instance->ops.put_roots(instance->data, json_or_null);
 }
 
-static void on_tools(void *data)
+static void supervisor_talk_on_tools(void *data)
 {
     struct instance *instance = data;
     instance->ops.on_tools(instance->data);
 }
 
-static void on_log(void *data, struct kg_str line, struct kg_str message)
+static void supervisor_talk_on_log(void *data, struct kg_str line, struct kg_str message)
 {
     struct instance *instance = data;
     plugin_log_say(instance->log, line);
     instance->ops.on_log(instance->data, message);
 }
 
-static bool may_request(void *data, struct kg_str method)
+static bool supervisor_talk_may_request(void *data, struct kg_str method)
 {
     struct instance *instance = data;
     return instance->ops.may_request != NULL && instance->ops.may_request(instance->data, method);
@@ -104,19 +105,19 @@ static void drop_input(void *data, struct dialect_input *input)
 }
 
 static const struct dialect_ops dialect_ops = {
-    .on_ready = on_ready,
-    .on_failed = on_failed,
-    .on_request = serve,
-    .on_configured = on_configured,
-    .has_storage = has_storage,
-    .may_claim = may_claim,
-    .is_tool = is_tool,
-    .may_notify = may_notify,
-    .put_projects = put_projects,
-    .put_roots = put_roots,
-    .on_tools = on_tools,
-    .on_log = on_log,
-    .may_request = may_request,
+    .on_ready = supervisor_talk_on_ready,
+    .on_failed = supervisor_talk_on_failed,
+    .on_request = supervisor_talk_serve,
+    .on_configured = supervisor_talk_on_configured,
+    .has_storage = supervisor_talk_has_storage,
+    .may_claim = supervisor_talk_may_claim,
+    .is_tool = supervisor_talk_is_tool,
+    .may_notify = supervisor_talk_may_notify,
+    .put_projects = supervisor_talk_put_projects,
+    .put_roots = supervisor_talk_put_roots,
+    .on_tools = supervisor_talk_on_tools,
+    .on_log = supervisor_talk_on_log,
+    .may_request = supervisor_talk_may_request,
     .on_input = on_input,
     .drop_input = drop_input,
 };
@@ -188,12 +189,14 @@ bool talk_audit_takes_more(struct instance *instance)
     return true;
 }
 
-static void on_request(void *data, int64_t request, struct kg_str method, struct kg_str params)
+static void supervisor_talk_on_request(void *data, int64_t request, struct kg_str method,
+                                       struct kg_str params)
 {
     struct instance *instance = data;
     struct dialect_talk *talk = &instance->talk;
-    if (talk->dialect->on_request != NULL ? talk->dialect->on_request(talk, request, method, params)
-                                          : serve(instance, request, method, params))
+    if (talk->dialect->on_request != NULL
+            ? talk->dialect->on_request(talk, request, method, params)
+            : supervisor_talk_serve(instance, request, method, params))
         return;
     char message[RPC_METHOD_MAX + 64];
     snprintf(message, sizeof(message), "kaged has no method %.*s", KG_STR_ARG(method));
@@ -259,7 +262,7 @@ bool instance_may_complain(struct instance *instance, uint32_t *ret_suppressed)
     return true;
 }
 
-static void on_noise(void *data, struct kg_str line, const char *problem)
+static void supervisor_talk_on_noise(void *data, struct kg_str line, const char *problem)
 {
     struct instance *instance = data;
     uint32_t suppressed;
@@ -286,7 +289,7 @@ static void refuse_news(struct instance *instance, struct kg_str type)
                AUDIT_V_TEXT(instance->name), AUDIT_V_STR(type), AUDIT_V_INT(suppressed));
 }
 
-static void on_notification(void *data, struct kg_str method, struct kg_str params)
+static void supervisor_talk_on_notification(void *data, struct kg_str method, struct kg_str params)
 {
     struct instance *instance = data;
     struct dialect_talk *talk = &instance->talk;
@@ -296,12 +299,13 @@ static void on_notification(void *data, struct kg_str method, struct kg_str para
     if (heard == DIALECT_NEWS)
         tell_news(instance, method, params);
     else if (heard == DIALECT_NOISE)
-        on_noise(instance, method, "a notification that means nothing");
+        supervisor_talk_on_noise(instance, method, "a notification that means nothing");
     else if (heard == DIALECT_REFUSED)
         refuse_news(instance, method);
 }
 
-static void on_violation(void *data, enum peer_violation violation, const char *detail)
+static void supervisor_talk_on_violation(void *data, enum peer_violation violation,
+                                         const char *detail)
 {
     struct instance *instance = data;
     uint32_t suppressed;
@@ -333,7 +337,7 @@ static void on_stream_grace_over(struct loop_timer *timer)
 }
 
 /* A closed stream is mostly the first sign of an exit: wait for that a little before acting. */
-static void on_end(void *data, enum peer_end end)
+static void supervisor_talk_on_end(void *data, enum peer_end end)
 {
     struct instance *instance = data;
     (void)end;
@@ -344,11 +348,11 @@ static void on_end(void *data, enum peer_end end)
 }
 
 const struct peer_ops talk_peer_ops = {
-    .on_request = on_request,
-    .on_notification = on_notification,
+    .on_request = supervisor_talk_on_request,
+    .on_notification = supervisor_talk_on_notification,
     .on_flood = on_flood,
-    .on_noise = on_noise,
-    .on_violation = on_violation,
+    .on_noise = supervisor_talk_on_noise,
+    .on_violation = supervisor_talk_on_violation,
     .on_hung = on_hung,
-    .on_end = on_end,
+    .on_end = supervisor_talk_on_end,
 };

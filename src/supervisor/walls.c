@@ -36,7 +36,7 @@ static void log_denied(const struct instance *instance, const struct gate_event 
                      event->reason, command);
 }
 
-static void note_denied(struct instance *instance, const struct gate_event *event)
+static void walls_note_denied(struct instance *instance, const struct gate_event *event)
 {
     char *line = missing_line(event);
     if (line == NULL)
@@ -124,7 +124,7 @@ static struct walls_tally *tally_of(struct instance *instance, const struct gate
     return tally;
 }
 
-static void count(struct walls_tally *tally, const struct gate_event *event)
+static void walls_count(struct walls_tally *tally, const struct gate_event *event)
 {
     uint32_t counted = tally->counted + 1 + event->suppressed;
     struct gate_event kept = *event;
@@ -142,7 +142,7 @@ static void count(struct walls_tally *tally, const struct gate_event *event)
 
 /* -- events ------------------------------------------------------------------------------------ */
 
-static void tell(const struct instance *instance, const struct gate_event *event)
+static void walls_tell(const struct instance *instance, const struct gate_event *event)
 {
     struct audit *audit = instance->supervisor->audit;
     switch (event->kind) {
@@ -174,23 +174,23 @@ static void tell(const struct instance *instance, const struct gate_event *event
     }
 }
 
-static void on_event(void *data, const struct gate_event *event)
+static void walls_on_event(void *data, const struct gate_event *event)
 {
     struct instance *instance = data;
     struct walls_tally *tally = tally_of(instance, event);
     if (event->kind == GATE_DENIED)
-        note_denied(instance, event);
+        walls_note_denied(instance, event);
     if (kg_burst_pass(&tally->burst, BURST, REFILL_MS, loop_now_ms(instance->supervisor->loop))) {
-        tell(instance, event);
+        walls_tell(instance, event);
         return;
     }
-    count(tally, event);
+    walls_count(tally, event);
     instance_counted(instance);
 }
 
 void instance_heard_network(struct instance *instance, const struct gate_event *event)
 {
-    on_event(instance, event);
+    walls_on_event(instance, event);
 }
 
 void walls_tell_counts(struct instance *instance)
@@ -199,7 +199,7 @@ void walls_tell_counts(struct instance *instance)
         if (tally->counted == 0)
             continue;
         tally->last.suppressed = tally->counted - 1; /* it was counted itself */
-        tell(instance, &tally->last);
+        walls_tell(instance, &tally->last);
         forget_texts(tally);
     }
 }
@@ -207,7 +207,8 @@ void walls_tell_counts(struct instance *instance)
 void walls_begin(struct instance *instance, const struct cage_plan *plan)
 {
     if (cage_plan_has_network(plan))
-        instance->network = gate_cage_new(instance->supervisor->gate, plan, on_event, instance);
+        instance->network =
+            gate_cage_new(instance->supervisor->gate, plan, walls_on_event, instance);
 }
 
 void walls_take(void *data, uint32_t index, int fd)

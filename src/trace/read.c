@@ -14,49 +14,50 @@ struct reading {
     struct kg_err *err;
 };
 
-static int fail(const struct reading *reading, const char *problem)
+static int trace_read_fail(const struct reading *reading, const char *problem)
 {
     return kg_fail(reading->err, KG_E_PARSE, "line %zu: %s", reading->number, problem);
 }
 
 /* -- members ----------------------------------------------------------------------------------- */
 
-static struct kg_str keep(const struct reading *reading, struct kg_str text)
+static struct kg_str trace_read_keep(const struct reading *reading, struct kg_str text)
 {
     return kg_arena_str(reading->trace->arena, text);
 }
 
 /* False: it is there, and no text. */
-static bool take_text(const struct reading *reading, const struct kg_node *object, const char *key,
-                      struct kg_str *ret_text)
+static bool trace_read_take_text(const struct reading *reading, const struct kg_node *object,
+                                 const char *key, struct kg_str *ret_text)
 {
     const struct kg_node *node = kg_node_get(object, key);
     if (node == NULL || node->type == KG_NULL)
         return true;
     if (node->type == KG_STRING)
-        *ret_text = keep(reading, node->text);
+        *ret_text = trace_read_keep(reading, node->text);
     return node->type == KG_STRING;
 }
 
-static void take_object(const struct reading *reading, const struct kg_node *object,
-                        const char *key, struct kg_str *ret_json)
+static void trace_read_take_object(const struct reading *reading, const struct kg_node *object,
+                                   const char *key, struct kg_str *ret_json)
 {
     const struct kg_node *node = kg_node_get(object, key);
     if (node == NULL || node->type != KG_OBJECT)
         return;
     kg_auto(kg_buf_free) struct kg_buf text = {0};
     kg_json_put_node(&text, node);
-    *ret_json = keep(reading, kg_buf_view(&text));
+    *ret_json = trace_read_keep(reading, kg_buf_view(&text));
 }
 
 /* -- lines ------------------------------------------------------------------------------------- */
 
-static int take_header(const struct reading *reading, const struct kg_node *header)
+static int trace_read_take_header(const struct reading *reading, const struct kg_node *header)
 {
     struct trace *trace = reading->trace;
     int64_t version = 0;
     if (!kg_node_int(kg_node_get(header, "kaged_trace"), &version) || version < 1)
-        return fail(reading, "it is not the header of a trace: it has no \"kaged_trace\"");
+        return trace_read_fail(reading,
+                               "it is not the header of a trace: it has no \"kaged_trace\"");
     if (version > TRACE_VERSION)
         return kg_fail(reading->err, KG_E_PARSE,
                        "line 1: it is a trace of version %lld, and this kaged reads version %d",
@@ -74,16 +75,16 @@ static int take_header(const struct reading *reading, const struct kg_node *head
         {"project_root", &trace->project_root},
     };
     for (size_t i = 0; i < KG_COUNT(texts); i++)
-        if (!take_text(reading, header, texts[i].key, texts[i].ret_text))
+        if (!trace_read_take_text(reading, header, texts[i].key, texts[i].ret_text))
             return kg_fail(reading->err, KG_E_PARSE, "line 1: \"%s\" is not text", texts[i].key);
     if (!manifest_name_is_valid(trace->plugin))
-        return fail(reading, "\"plugin\" is not the name of a plugin");
-    take_object(reading, header, "initialize", &trace->greeting);
-    take_object(reading, header, "config", &trace->config);
+        return trace_read_fail(reading, "\"plugin\" is not the name of a plugin");
+    trace_read_take_object(reading, header, "initialize", &trace->greeting);
+    trace_read_take_object(reading, header, "config", &trace->config);
     return 0;
 }
 
-static bool take_kind(const struct kg_node *record, enum trace_kind *ret_kind)
+static bool trace_read_take_kind(const struct kg_node *record, enum trace_kind *ret_kind)
 {
     const struct kg_node *dir = kg_node_get(record, "dir");
     for (enum trace_kind kind = 0; kind < TRACE_KIND_COUNT; kind++) {
@@ -100,17 +101,18 @@ static int take_record(struct reading *reading, const struct kg_node *node)
     struct trace *trace = reading->trace;
     struct trace_record record = {.number = reading->number};
     int64_t cut_from = 0;
-    if (!take_kind(node, &record.kind))
-        return fail(reading, "\"dir\" is none of to, from, stderr, state and missed");
+    if (!trace_read_take_kind(node, &record.kind))
+        return trace_read_fail(reading, "\"dir\" is none of to, from, stderr, state and missed");
     if (!kg_node_int(kg_node_get(node, "t_us"), &record.t_us))
-        return fail(reading, "\"t_us\" is not a whole number");
+        return trace_read_fail(reading, "\"t_us\" is not a whole number");
     bool has_line = record.kind == TRACE_TO || record.kind == TRACE_FROM;
-    if (!take_text(reading, node, "line", &record.line) || (has_line && record.line.data == NULL))
-        return fail(reading, "\"line\" is not text");
-    if (record.kind == TRACE_STATE && !take_text(reading, node, "to", &record.state))
-        return fail(reading, "\"to\" is not text");
+    if (!trace_read_take_text(reading, node, "line", &record.line) ||
+        (has_line && record.line.data == NULL))
+        return trace_read_fail(reading, "\"line\" is not text");
+    if (record.kind == TRACE_STATE && !trace_read_take_text(reading, node, "to", &record.state))
+        return trace_read_fail(reading, "\"to\" is not text");
     if (memchr(record.line.data ? record.line.data : "", '\n', record.line.length) != NULL)
-        return fail(reading, "\"line\" has a line end in it");
+        return trace_read_fail(reading, "\"line\" has a line end in it");
     record.redacted = kg_node_is_true(node, "redacted");
     record.cut = kg_node_int(kg_node_get(node, "cut_from"), &cut_from);
     record.count = kg_node_number(node, "count");
@@ -125,7 +127,7 @@ static int take_record(struct reading *reading, const struct kg_node *node)
     return 0;
 }
 
-static int take_line(struct reading *reading, struct kg_str line, bool is_whole)
+static int trace_read_take_line(struct reading *reading, struct kg_str line, bool is_whole)
 {
     kg_auto(kg_doc_cleanup) struct kg_doc *doc = kg_json_read(line, reading->err);
     if (doc == NULL) {
@@ -139,8 +141,9 @@ static int take_line(struct reading *reading, struct kg_str line, bool is_whole)
         return -EINVAL;
     }
     if (doc->root->type != KG_OBJECT)
-        return fail(reading, "it is no JSON object");
-    return reading->number == 1 ? take_header(reading, doc->root) : take_record(reading, doc->root);
+        return trace_read_fail(reading, "it is no JSON object");
+    return reading->number == 1 ? trace_read_take_header(reading, doc->root)
+                                : take_record(reading, doc->root);
 }
 
 struct trace *trace_read(struct kg_str text, struct kg_err *err)
@@ -154,7 +157,7 @@ struct trace *trace_read(struct kg_str text, struct kg_err *err)
         const char *newline = memchr(at, '\n', (size_t)(end - at));
         struct kg_str line = {at, (size_t)((newline ? newline : end) - at)};
         reading.number++;
-        result = take_line(&reading, line, newline != NULL);
+        result = trace_read_take_line(&reading, line, newline != NULL);
         at += line.length + 1;
     }
     if (result == 0 && reading.number == 0)

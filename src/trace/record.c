@@ -27,12 +27,12 @@ void trace_put_header(struct kg_buf *out, const struct trace_header *header)
     kg_buf_char(out, '\n');
 }
 
-static void put_kind(struct kg_buf *out, enum trace_kind kind)
+static void trace_record_put_kind(struct kg_buf *out, enum trace_kind kind)
 {
     kg_buf_printf(out, "\"dir\":\"%s\"", trace_kind_names[kind]);
 }
 
-static void put_pair(struct kg_buf *out, const char *key, struct kg_str text)
+static void trace_record_put_pair(struct kg_buf *out, const char *key, struct kg_str text)
 {
     kg_buf_text(out, key);
     kg_json_put_string(out, text);
@@ -47,8 +47,8 @@ void trace_put_line(struct kg_buf *out, enum trace_kind kind, struct kg_str line
         for (int i = 0; i < 3 && ((unsigned char)line.data[shown.length] & 0xc0) == 0x80; i++)
             shown.length--; /* not within a character */
     }
-    put_kind(out, kind);
-    put_pair(out, ",\"line\":", shown);
+    trace_record_put_kind(out, kind);
+    trace_record_put_pair(out, ",\"line\":", shown);
     if (shown.length < line.length)
         kg_buf_printf(out, ",\"cut_from\":%zu", line.length);
     if (redacted)
@@ -57,15 +57,15 @@ void trace_put_line(struct kg_buf *out, enum trace_kind kind, struct kg_str line
 
 void trace_put_state(struct kg_buf *out, const char *from, const char *to, const char *reason)
 {
-    put_kind(out, TRACE_STATE);
-    put_pair(out, ",\"from\":", kg_str(from));
-    put_pair(out, ",\"to\":", kg_str(to));
-    put_pair(out, ",\"reason\":", kg_str(reason));
+    trace_record_put_kind(out, TRACE_STATE);
+    trace_record_put_pair(out, ",\"from\":", kg_str(from));
+    trace_record_put_pair(out, ",\"to\":", kg_str(to));
+    trace_record_put_pair(out, ",\"reason\":", kg_str(reason));
 }
 
 void trace_put_missed(struct kg_buf *out, uint64_t count)
 {
-    put_kind(out, TRACE_MISSED);
+    trace_record_put_kind(out, TRACE_MISSED);
     kg_buf_printf(out, ",\"count\":%llu", (unsigned long long)count);
 }
 

@@ -47,7 +47,7 @@ struct trace_redactor {
 
 /* -- what is secret ---------------------------------------------------------------------------- */
 
-static struct kg_doc *copy_of(const struct kg_node *node)
+static struct kg_doc *trace_redact_copy_of(const struct kg_node *node)
 {
     return node != NULL ? kg_doc_copy(node) : NULL;
 }
@@ -55,11 +55,12 @@ static struct kg_doc *copy_of(const struct kg_node *node)
 /* A copy of the schema if something in it is sensitive. */
 static struct kg_doc *guarding(const struct kg_node *schema)
 {
-    return schema != NULL && project_schema_is_sensitive(schema) ? copy_of(schema) : NULL;
+    return schema != NULL && project_schema_is_sensitive(schema) ? trace_redact_copy_of(schema)
+                                                                 : NULL;
 }
 
-static void guard(struct trace_redactor *redactor, char *method, const struct kg_node *params,
-                  const struct kg_node *result)
+static void trace_redact_guard(struct trace_redactor *redactor, char *method,
+                               const struct kg_node *params, const struct kg_node *result)
 {
     struct guarded guarded = {method, guarding(params), guarding(result)};
     if (guarded.params == NULL && guarded.result == NULL) {
@@ -77,12 +78,12 @@ static void guard_methods(struct trace_redactor *redactor, const struct manifest
     const struct kg_node *schemas = kg_node_get(manifest->doc->root, "schemas");
     for (uint32_t i = 0; schemas != NULL && schemas->type == KG_OBJECT && i < schemas->count; i++) {
         const struct kg_member *member = &schemas->members[i];
-        guard(redactor, kg_str_dup(member->key), kg_node_get(&member->value, "params"),
-              kg_node_get(&member->value, "result"));
+        trace_redact_guard(redactor, kg_str_dup(member->key), kg_node_get(&member->value, "params"),
+                           kg_node_get(&member->value, "result"));
     }
     for (size_t i = 0; i < manifest->tool_count; i++)
-        guard(redactor, kg_format("%s.%s", manifest->name, manifest->tools[i].name),
-              manifest->tools[i].parameters_node, NULL);
+        trace_redact_guard(redactor, kg_format("%s.%s", manifest->name, manifest->tools[i].name),
+                           manifest->tools[i].parameters_node, NULL);
 }
 
 /* Every text and number in it. */
@@ -132,7 +133,7 @@ struct trace_redactor *trace_redactor_new(const struct trace_secret_parts *parts
     redactor->system_keys = kg_list_new(0);
     guard_methods(redactor, manifest);
     redactor->config_schema = guarding(manifest->config_schema_node);
-    redactor->known_config = copy_of(manifest->config_schema_node);
+    redactor->known_config = trace_redact_copy_of(manifest->config_schema_node);
     redactor->has_system = manifest->system_config_schema_node != NULL;
     add_keys(redactor, kg_node_get(manifest->system_config_schema_node, "properties"));
     add_keys(redactor, parts->system);
@@ -165,7 +166,7 @@ bool trace_redactor_learns(const struct trace_redactor *redactor)
 
 /* -- hiding ------------------------------------------------------------------------------------ */
 
-static void remember(struct trace_redactor *redactor, struct kg_str leaf)
+static void trace_redact_remember(struct trace_redactor *redactor, struct kg_str leaf)
 {
     kg_auto(kg_buf_free) struct kg_buf plain = {0};
     enum redact_kind kind = redactor->keeps ? REDACT_KEPT : REDACT_SEEN;
@@ -186,8 +187,8 @@ typedef void put_value_fn(struct trace_redactor *redactor, struct kg_str key, st
                           const void *data, struct kg_buf *out);
 
 /* The members of a valid object, each value by `put`. */
-static void put_members(struct trace_redactor *redactor, struct kg_str object, put_value_fn *put,
-                        const void *data, struct kg_buf *out)
+static void trace_redact_put_members(struct trace_redactor *redactor, struct kg_str object,
+                                     put_value_fn *put, const void *data, struct kg_buf *out)
 {
     struct kg_json_cursor cursor = kg_json_inside(object);
     struct kg_str raw, value;
@@ -212,11 +213,11 @@ static void put_hidden(struct trace_redactor *redactor, struct kg_str key, struc
 {
     (void)key;
     if (value.data[0] == '{') {
-        put_members(redactor, value, put_hidden, data, out);
+        trace_redact_put_members(redactor, value, put_hidden, data, out);
         return;
     }
     if (value.data[0] != '[') {
-        remember(redactor, value);
+        trace_redact_remember(redactor, value);
         redactor->hid = true;
         kg_buf_str(out, KG_STR("\"" TRACE_REDACTED "\""));
         return;
@@ -232,8 +233,8 @@ static void put_hidden(struct trace_redactor *redactor, struct kg_str key, struc
     kg_buf_text(out, before == '[' ? "[]" : "]");
 }
 
-static void put_setting(struct trace_redactor *redactor, struct kg_str key, struct kg_str value,
-                        const void *data, struct kg_buf *out)
+static void trace_redact_put_setting(struct trace_redactor *redactor, struct kg_str key,
+                                     struct kg_str value, const void *data, struct kg_buf *out)
 {
     if (hides_setting(redactor, key))
         put_hidden(redactor, key, value, data, out);
@@ -241,18 +242,19 @@ static void put_setting(struct trace_redactor *redactor, struct kg_str key, stru
         kg_buf_str(out, value);
 }
 
-static void put_config(struct trace_redactor *redactor, struct kg_str config, struct kg_buf *out)
+static void trace_redact_put_config(struct trace_redactor *redactor, struct kg_str config,
+                                    struct kg_buf *out)
 {
     redactor->keeps = true;
     if (config.data[0] == '{')
-        put_members(redactor, config, put_setting, NULL, out);
+        trace_redact_put_members(redactor, config, trace_redact_put_setting, NULL, out);
     else
         put_hidden(redactor, KG_STR_NULL, config, NULL, out);
     redactor->keeps = false;
 }
 
-static void put_field(struct trace_redactor *redactor, struct kg_str key, struct kg_str value,
-                      const void *schema, struct kg_buf *out)
+static void trace_redact_put_field(struct trace_redactor *redactor, struct kg_str key,
+                                   struct kg_str value, const void *schema, struct kg_buf *out)
 {
     if (project_is_sensitive(schema, key, &redactor->work))
         put_hidden(redactor, key, value, NULL, out);
@@ -265,7 +267,7 @@ static void put_guarded(struct trace_redactor *redactor, struct kg_str value,
                         const struct kg_node *schema, struct kg_buf *out)
 {
     if (value.data[0] == '{' && !kg_node_is_true(schema, "sensitive"))
-        put_members(redactor, value, put_field, schema, out);
+        trace_redact_put_members(redactor, value, trace_redact_put_field, schema, out);
     else
         put_hidden(redactor, KG_STR_NULL, value, NULL, out);
 }
@@ -282,9 +284,9 @@ static void put_param(struct trace_redactor *redactor, struct kg_str key, struct
 {
     const struct request *request = data;
     if (kg_str_is(key, "_config") || (request->tells_config && kg_str_is(key, "config")))
-        put_config(redactor, value, out);
+        trace_redact_put_config(redactor, value, out);
     else if (request->schema != NULL && !kg_str_is(key, "_context"))
-        put_field(redactor, key, value, request->schema, out);
+        trace_redact_put_field(redactor, key, value, request->schema, out);
     else
         kg_buf_str(out, value);
 }
@@ -316,8 +318,9 @@ static void await_answer(struct trace_redactor *redactor, const struct rpc_messa
         redactor->answers[redactor->answer_count++] = (struct answer){message->id, method};
 }
 
-static void put_params(struct trace_redactor *redactor, const struct rpc_message *message,
-                       const struct guarded *method, struct kg_buf *out)
+static void trace_redact_put_params(struct trace_redactor *redactor,
+                                    const struct rpc_message *message, const struct guarded *method,
+                                    struct kg_buf *out)
 {
     const struct request request = {
         .tells_config = strcmp(message->method, "config.update") == 0 ||
@@ -325,15 +328,15 @@ static void put_params(struct trace_redactor *redactor, const struct rpc_message
         .schema = method != NULL && method->params != NULL ? method->params->root : NULL,
     };
     if (message->params.data[0] == '{')
-        put_members(redactor, message->params, put_param, &request, out);
+        trace_redact_put_members(redactor, message->params, put_param, &request, out);
     else if (request.schema != NULL)
         put_guarded(redactor, message->params, request.schema, out);
     else
         kg_buf_str(out, message->params);
 }
 
-static void put_result(struct trace_redactor *redactor, const struct rpc_message *message,
-                       struct kg_buf *out)
+static void trace_redact_put_result(struct trace_redactor *redactor,
+                                    const struct rpc_message *message, struct kg_buf *out)
 {
     bool is_unknown = message->id < redactor->first_id || redactor->first_id == 0;
     if (redactor->guards_results && (is_unknown || redactor->lost_answers)) {
@@ -351,7 +354,7 @@ static void put_result(struct trace_redactor *redactor, const struct rpc_message
     kg_buf_str(out, message->result);
 }
 
-static void begin_line(struct trace_redactor *redactor)
+static void trace_redact_begin_line(struct trace_redactor *redactor)
 {
     redactor->seen = 0;
     redactor->work = WORK_PER_LINE;
@@ -359,8 +362,8 @@ static void begin_line(struct trace_redactor *redactor)
 }
 
 /* The line with what stands in a field that is secret hidden. */
-static void put_message(struct trace_redactor *redactor, enum trace_kind kind, struct kg_str line,
-                        struct kg_buf *out)
+static void trace_redact_put_message(struct trace_redactor *redactor, enum trace_kind kind,
+                                     struct kg_str line, struct kg_buf *out)
 {
     struct rpc_message message;
     struct kg_str span = KG_STR_NULL;
@@ -373,10 +376,10 @@ static void put_message(struct trace_redactor *redactor, enum trace_kind kind, s
             await_answer(redactor, &message, method);
         span = message.params;
         if (span.length > 0)
-            put_params(redactor, &message, method, &shown);
+            trace_redact_put_params(redactor, &message, method, &shown);
     } else if (kind == TRACE_FROM && message.kind == RPC_RESULT) {
         span = message.result;
-        put_result(redactor, &message, &shown);
+        trace_redact_put_result(redactor, &message, &shown);
     }
     if (span.length == 0)
         span = (struct kg_str){line.data, 0};
@@ -390,9 +393,9 @@ bool trace_redact(struct trace_redactor *redactor, enum trace_kind kind, struct 
                   struct kg_buf *ret_line)
 {
     kg_auto(kg_buf_free) struct kg_buf shown = {0};
-    begin_line(redactor);
+    trace_redact_begin_line(redactor);
     if (kind == TRACE_TO || kind == TRACE_FROM)
-        put_message(redactor, kind, line, &shown);
+        trace_redact_put_message(redactor, kind, line, &shown);
     struct kg_str rest = redactor->hid ? kg_buf_view(&shown) : line;
     bool may_be_cut = kind == TRACE_STDERR;
     return redact_put(redactor->secrets, rest, may_be_cut, ret_line) || redactor->hid;
@@ -401,8 +404,8 @@ bool trace_redact(struct trace_redactor *redactor, enum trace_kind kind, struct 
 void trace_redact_config(struct trace_redactor *redactor, struct kg_str config,
                          struct kg_buf *ret_json)
 {
-    begin_line(redactor);
-    put_config(redactor, config, ret_json);
+    trace_redact_begin_line(redactor);
+    trace_redact_put_config(redactor, config, ret_json);
 }
 
 void trace_redact_params(struct trace_redactor *redactor, const char *method, struct kg_str params,
@@ -413,8 +416,8 @@ void trace_redact_params(struct trace_redactor *redactor, const char *method, st
     kg_json_skip_space(&start);
     struct rpc_message message = {.params = {start.at, (size_t)(start.end - start.at)}};
     kg_str_copy(kg_str(method), message.method, sizeof(message.method));
-    begin_line(redactor);
-    put_params(redactor, &message, find_guarded(redactor, method), &shown);
+    trace_redact_begin_line(redactor);
+    trace_redact_put_params(redactor, &message, find_guarded(redactor, method), &shown);
     redact_put(redactor->secrets, kg_buf_view(&shown), false, ret_json);
 }
 
@@ -423,7 +426,7 @@ void trace_redact_result(struct trace_redactor *redactor, const char *method, st
 {
     kg_auto(kg_buf_free) struct kg_buf shown = {0};
     const struct guarded *guarded = find_guarded(redactor, method);
-    begin_line(redactor);
+    trace_redact_begin_line(redactor);
     if (guarded != NULL && guarded->result != NULL)
         put_guarded(redactor, result, guarded->result->root, &shown);
     else

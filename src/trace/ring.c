@@ -30,22 +30,22 @@ struct trace_ring *trace_ring_new(void)
     return kg_alloc(sizeof(struct trace_ring));
 }
 
-static struct record **slot(const struct trace_ring *ring, size_t index)
+static struct record **ring_slot(const struct trace_ring *ring, size_t index)
 {
     return &ring->records[(ring->first + index) & (ring->capacity - 1)];
 }
 
-static size_t cost(const struct record *record)
+static size_t ring_cost(const struct record *record)
 {
     return record->length + RECORD_OVERHEAD;
 }
 
-static void drop_oldest(struct trace_ring *ring)
+static void ring_drop_oldest(struct trace_ring *ring)
 {
-    struct record *record = *slot(ring, 0);
+    struct record *record = *ring_slot(ring, 0);
     ring->first++;
     ring->count--;
-    ring->bytes -= cost(record);
+    ring->bytes -= ring_cost(record);
     if (--record->references == 0)
         free(record);
 }
@@ -55,7 +55,7 @@ void trace_ring_free(struct trace_ring *ring)
     if (ring == NULL)
         return;
     while (ring->count > 0)
-        drop_oldest(ring);
+        ring_drop_oldest(ring);
     free(ring->records);
     free(ring);
 }
@@ -65,7 +65,7 @@ static void keep_limits(struct trace_ring *ring)
     while (ring->count > ring->records_max || ring->bytes > ring->bytes_max) {
         if (ring->count == 0)
             return;
-        drop_oldest(ring);
+        ring_drop_oldest(ring);
         ring->dropped++;
     }
 }
@@ -77,25 +77,25 @@ void trace_ring_set_limits(struct trace_ring *ring, size_t records_max, size_t b
     keep_limits(ring);
 }
 
-static void grow(struct trace_ring *ring)
+static void ring_grow(struct trace_ring *ring)
 {
     size_t capacity = ring->capacity ? 2 * ring->capacity : START_CAPACITY;
     struct record **records = kg_alloc_array(capacity, sizeof(struct record *));
     for (size_t i = 0; i < ring->count; i++)
-        records[i] = *slot(ring, i);
+        records[i] = *ring_slot(ring, i);
     free(ring->records);
     ring->records = records;
     ring->capacity = capacity;
     ring->first = 0;
 }
 
-static void push(struct trace_ring *ring, struct record *record)
+static void ring_push(struct trace_ring *ring, struct record *record)
 {
     if (ring->count == ring->capacity)
-        grow(ring);
+        ring_grow(ring);
     record->references++;
-    *slot(ring, ring->count++) = record;
-    ring->bytes += cost(record);
+    *ring_slot(ring, ring->count++) = record;
+    ring->bytes += ring_cost(record);
 }
 
 void trace_ring_add(struct trace_ring *ring, uint64_t at_ns, struct kg_str body)
@@ -103,7 +103,7 @@ void trace_ring_add(struct trace_ring *ring, uint64_t at_ns, struct kg_str body)
     struct record *record = kg_realloc(NULL, sizeof(*record) + body.length);
     *record = (struct record){.at_ns = at_ns, .length = body.length};
     memcpy(record->text, body.data, body.length);
-    push(ring, record);
+    ring_push(ring, record);
     keep_limits(ring);
 }
 
@@ -114,7 +114,7 @@ struct trace_ring *trace_ring_copy(const struct trace_ring *ring)
     copy->bytes_max = ring->bytes_max;
     copy->dropped = ring->dropped;
     for (size_t i = 0; i < ring->count; i++)
-        push(copy, *slot(ring, i));
+        ring_push(copy, *ring_slot(ring, i));
     return copy;
 }
 
@@ -135,7 +135,7 @@ uint64_t trace_ring_dropped(const struct trace_ring *ring)
 
 struct kg_str trace_ring_at(const struct trace_ring *ring, size_t index, uint64_t *ret_at_ns)
 {
-    const struct record *record = *slot(ring, index);
+    const struct record *record = *ring_slot(ring, index);
     *ret_at_ns = record->at_ns;
     return (struct kg_str){record->text, record->length};
 }

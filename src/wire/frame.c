@@ -89,7 +89,7 @@ static enum frame_result bound_partial(struct frame *frame, frame_line_fn *on_li
  * The memory of a long line is kept for the next: to get it anew costs more than the line itself.
  * The first that is short gives it back, be it the answer to a ping.
  */
-static void give_back(struct frame *frame, size_t used)
+static void frame_give_back(struct frame *frame, size_t used)
 {
     const struct kg_buf *partial = &frame->partial;
     if (partial->length == 0 && partial->capacity > KEPT_BYTES &&
@@ -118,7 +118,7 @@ enum frame_result frame_advance(struct frame *frame, char *space, size_t length,
     }
     result = bound_partial(frame, on_line, data);
     if (result != FRAME_OVERSIZE)
-        give_back(frame, used);
+        frame_give_back(frame, used);
     return result;
 }
 

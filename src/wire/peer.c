@@ -92,7 +92,7 @@ const char *peer_violation_name(enum peer_violation violation)
     return names[violation];
 }
 
-static void update_reading(struct peer *peer);
+static void peer_update_reading(struct peer *peer);
 
 /* -- pending calls ----------------------------------------------------------------------------- */
 
@@ -177,7 +177,7 @@ static uint64_t stood_still_ms(const struct pending *pending)
 }
 
 /* The deadline goes on by what it stood still and did not get back yet. False: by nothing. */
-static bool give_back(struct pending *pending)
+static bool peer_give_back(struct pending *pending)
 {
     uint64_t stood_ms = stood_still_ms(pending);
     if (stood_ms <= pending->given_back_ms)
@@ -214,7 +214,7 @@ static bool is_put_off(struct pending *pending)
         return true;
     }
     set_held(pending, false);
-    return give_back(pending);
+    return peer_give_back(pending);
 }
 
 /* Nothing is owed any more: deadlines that waited for that go on. */
@@ -224,7 +224,7 @@ static void release_held(struct peer *peer)
         for (struct pending *pending = peer->buckets[i]; pending != NULL; pending = pending->next)
             if (pending->held) {
                 set_held(pending, false);
-                if (!give_back(pending))
+                if (!peer_give_back(pending))
                     loop_timer_start(peer->loop, &pending->host_timer, 1, on_host_deadline);
             }
 }
@@ -321,13 +321,13 @@ static struct outbox *next_outbox(struct peer *peer, size_t *ret_length)
     return calls;
 }
 
-static void on_writable(uv_poll_t *handle, int status, int events);
+static void peer_on_writable(uv_poll_t *handle, int status, int events);
 
 /* Without UV_WRITABLE it still watches: a plugin that closes its stdin is noticed at once. */
 static void watch_input(struct peer *peer, bool writable)
 {
     peer->writable_armed = writable;
-    uv_poll_start(&peer->in_poll, UV_DISCONNECT | (writable ? UV_WRITABLE : 0), on_writable);
+    uv_poll_start(&peer->in_poll, UV_DISCONNECT | (writable ? UV_WRITABLE : 0), peer_on_writable);
 }
 
 static void arm_writable(struct peer *peer, bool armed)
@@ -360,7 +360,7 @@ static void close_out_fd(struct peer *peer)
     kg_close(&peer->out_fd);
 }
 
-static void tell_end(struct peer *peer, enum peer_end end)
+static void peer_tell_end(struct peer *peer, enum peer_end end)
 {
     if (peer->ops->on_end != NULL)
         peer->ops->on_end(peer->data, end);
@@ -369,11 +369,11 @@ static void tell_end(struct peer *peer, enum peer_end end)
 static void lose_input(struct peer *peer)
 {
     close_in_fd(peer);
-    update_reading(peer);
-    tell_end(peer, PEER_STDIN_CLOSED);
+    peer_update_reading(peer);
+    peer_tell_end(peer, PEER_STDIN_CLOSED);
 }
 
-static void flush(struct peer *peer)
+static void peer_flush(struct peer *peer)
 {
     struct outbox *box = NULL;
     size_t length;
@@ -396,7 +396,7 @@ static void flush(struct peer *peer)
         close_in_fd(peer);
     else
         arm_writable(peer, box != NULL);
-    update_reading(peer);
+    peer_update_reading(peer);
 }
 
 static void violate(struct peer *peer, enum peer_violation violation, const char *detail)
@@ -420,16 +420,16 @@ static void on_flush_task(struct loop_task *task)
     if (!peer->closed && peer->overfull)
         tell_overfull(peer);
     if (!peer->closed)
-        flush(peer);
+        peer_flush(peer);
 }
 
-static void on_writable(uv_poll_t *handle, int status, int events)
+static void peer_on_writable(uv_poll_t *handle, int status, int events)
 {
     (void)events;
     if (status < 0)
         lose_input(handle->data); /* the other end of the pipe is closed */
     else
-        flush(handle->data);
+        peer_flush(handle->data);
 }
 
 bool peer_takes_calls(const struct peer *peer)
@@ -448,7 +448,7 @@ static size_t most_bytes(const struct peer *peer, const struct outbox *box, size
 }
 
 /* Room for one line, if the plugin still takes lines and has not left too many unread. */
-static int begin_line(struct peer *peer, struct outbox *box, size_t length, struct kg_err *err)
+static int peer_begin_line(struct peer *peer, struct outbox *box, size_t length, struct kg_err *err)
 {
     if (!peer_takes_calls(peer))
         return kg_fail(err, KG_E_PLUGIN_DOWN, "the plugin does not take messages any more");
@@ -463,7 +463,7 @@ static int begin_line(struct peer *peer, struct outbox *box, size_t length, stru
     return 0;
 }
 
-static void end_line(struct peer *peer, struct outbox *box)
+static void peer_end_line(struct peer *peer, struct outbox *box)
 {
     const struct kg_buf *lines = &box->lines;
     if (peer->tap != NULL)
@@ -473,7 +473,7 @@ static void end_line(struct peer *peer, struct outbox *box)
     loop_defer(peer->loop, &peer->flush_task);
 }
 
-static void replace(char *at, const char *end, char old)
+static void peer_replace(char *at, const char *end, char old)
 {
     while (at < end && (at = memchr(at, old, (size_t)(end - at))) != NULL)
         *at++ = ' ';
@@ -485,8 +485,8 @@ static void replace(char *at, const char *end, char old)
  */
 static void keep_on_one_line(struct kg_buf *lines, size_t start)
 {
-    replace(lines->data + start, lines->data + lines->length, '\n');
-    replace(lines->data + start, lines->data + lines->length, '\r');
+    peer_replace(lines->data + start, lines->data + lines->length, '\n');
+    peer_replace(lines->data + start, lines->data + lines->length, '\r');
 }
 
 static void put_on_one_line(struct kg_buf *lines, struct kg_str json)
@@ -497,7 +497,8 @@ static void put_on_one_line(struct kg_buf *lines, struct kg_str json)
 }
 
 /* `length` is at least that of all params. */
-static void put_call(struct peer *peer, const struct peer_call *call, uint64_t id, size_t length)
+static void peer_put_call(struct peer *peer, const struct peer_call *call, uint64_t id,
+                          size_t length)
 {
     struct kg_buf *lines = &peer->calls.lines;
     kg_buf_str(lines, KG_STR("{\"jsonrpc\":\"2.0\",\"id\":"));
@@ -516,7 +517,7 @@ static void put_call(struct peer *peer, const struct peer_call *call, uint64_t i
     lines->length = (size_t)(at - lines->data);
     keep_on_one_line(lines, start);
     kg_buf_char(lines, '}');
-    end_line(peer, &peer->calls);
+    peer_end_line(peer, &peer->calls);
 }
 
 int peer_call(struct peer *peer, const struct peer_call *call, uint64_t *ret_id, struct kg_err *err)
@@ -529,7 +530,7 @@ int peer_call(struct peer *peer, const struct peer_call *call, uint64_t *ret_id,
                        RPC_METHOD_MAX);
     if (peer->counters.in_flight >= peer->limits.calls_in_flight_max)
         return kg_fail(err, KG_E_BUSY, "%u calls are in flight already", peer->counters.in_flight);
-    int result = begin_line(peer, &peer->calls, length, err);
+    int result = peer_begin_line(peer, &peer->calls, length, err);
     if (result < 0)
         return result;
 
@@ -550,7 +551,7 @@ int peer_call(struct peer *peer, const struct peer_call *call, uint64_t *ret_id,
         (call->timeout_ms == 0 || call->caller_timeout_ms < call->timeout_ms))
         loop_timer_start(peer->loop, &pending->caller_timer, call->caller_timeout_ms,
                          on_caller_deadline);
-    put_call(peer, call, pending->id, length);
+    peer_put_call(peer, call, pending->id, length);
     if (ret_id)
         *ret_id = pending->id;
     return 0;
@@ -593,23 +594,23 @@ bool peer_progress(struct peer *peer, uint64_t id, double progress, struct kg_st
 int peer_notify(struct peer *peer, const char *method, struct kg_str params, struct kg_err *err)
 {
     struct kg_buf *lines = &peer->calls.lines;
-    int result = begin_line(peer, &peer->calls, strlen(method) + params.length + 64, err);
+    int result = peer_begin_line(peer, &peer->calls, strlen(method) + params.length + 64, err);
     if (result < 0)
         return result;
     kg_buf_printf(lines, "{\"jsonrpc\":\"2.0\",\"method\":\"%s\",\"params\":", method);
     put_on_one_line(lines, params);
     kg_buf_char(lines, '}');
-    end_line(peer, &peer->calls);
+    peer_end_line(peer, &peer->calls);
     return 0;
 }
 
 int peer_say(struct peer *peer, struct kg_str line, struct kg_err *err)
 {
-    int result = begin_line(peer, &peer->calls, line.length, err);
+    int result = peer_begin_line(peer, &peer->calls, line.length, err);
     if (result < 0)
         return result;
     put_on_one_line(&peer->calls.lines, line);
-    end_line(peer, &peer->calls);
+    peer_end_line(peer, &peer->calls);
     return 0;
 }
 
@@ -619,10 +620,10 @@ static void put_answer_id(struct kg_buf *lines, struct kg_str id)
     kg_buf_str(lines, id);
 }
 
-static void put_error(struct peer *peer, struct kg_str id, int rpc_code, const char *message)
+static void peer_put_error(struct peer *peer, struct kg_str id, int rpc_code, const char *message)
 {
     struct kg_buf *lines = &peer->answers.lines;
-    if (begin_line(peer, &peer->answers, strlen(message) + id.length + 128, NULL) < 0) {
+    if (peer_begin_line(peer, &peer->answers, strlen(message) + id.length + 128, NULL) < 0) {
         peer->overfull = peer_takes_calls(peer);
         if (peer->overfull) /* told at the end of the turn, and not in the middle of the caller's */
             loop_defer(peer->loop, &peer->flush_task);
@@ -632,11 +633,11 @@ static void put_error(struct peer *peer, struct kg_str id, int rpc_code, const c
     kg_buf_printf(lines, ",\"error\":{\"code\":%d,\"message\":", rpc_code);
     kg_json_put_string(lines, kg_str(message));
     kg_buf_str(lines, KG_STR("}}"));
-    end_line(peer, &peer->answers);
+    peer_end_line(peer, &peer->answers);
 }
 
 /* The child's own id of a request that is answered now; false: it was, or never came. */
-static bool settle(struct peer *peer, int64_t request, struct debt *ret_debt)
+static bool peer_settle(struct peer *peer, int64_t request, struct debt *ret_debt)
 {
     if (!debts_settle(&peer->debts, request, loop_now_ms(peer->loop), ret_debt))
         return false;
@@ -648,8 +649,8 @@ static bool settle(struct peer *peer, int64_t request, struct debt *ret_debt)
 void peer_answer_error(struct peer *peer, int64_t request, int rpc_code, const char *message)
 {
     struct debt debt;
-    if (settle(peer, request, &debt))
-        put_error(peer, (struct kg_str){debt.id, debt.id_length}, rpc_code, message);
+    if (peer_settle(peer, request, &debt))
+        peer_put_error(peer, (struct kg_str){debt.id, debt.id_length}, rpc_code, message);
 }
 
 void peer_answer(struct peer *peer, int64_t request, enum peer_answer kind, struct kg_str json)
@@ -657,18 +658,18 @@ void peer_answer(struct peer *peer, int64_t request, enum peer_answer kind, stru
     struct kg_buf *lines = &peer->answers.lines;
     struct kg_err err = {0};
     struct debt debt;
-    if (!settle(peer, request, &debt))
+    if (!peer_settle(peer, request, &debt))
         return;
     struct kg_str id = {debt.id, debt.id_length};
-    if (begin_line(peer, &peer->answers, json.length + id.length + 64, &err) < 0) {
-        put_error(peer, id, kg_error_row(err.code)->rpc_code, err.message);
+    if (peer_begin_line(peer, &peer->answers, json.length + id.length + 64, &err) < 0) {
+        peer_put_error(peer, id, kg_error_row(err.code)->rpc_code, err.message);
         return;
     }
     put_answer_id(lines, id);
     kg_buf_str(lines, kind == PEER_ANSWER_RESULT ? KG_STR(",\"result\":") : KG_STR(",\"error\":"));
     put_on_one_line(lines, json);
     kg_buf_char(lines, '}');
-    end_line(peer, &peer->answers);
+    peer_end_line(peer, &peer->answers);
 }
 
 uint64_t peer_stood_ms(const struct peer *peer)
@@ -678,7 +679,7 @@ uint64_t peer_stood_ms(const struct peer *peer)
 
 /* -- reading ----------------------------------------------------------------------------------- */
 
-static void on_response(struct peer *peer, const struct rpc_message *message)
+static void peer_on_response(struct peer *peer, const struct rpc_message *message)
 {
     uint64_t id = (uint64_t)message->id;
     if (id >= peer->next_id) {
@@ -704,7 +705,7 @@ static void on_flood_over(struct loop_timer *timer)
         peer->ops->on_flood(peer->data, seen);
 }
 
-static void on_notification(struct peer *peer, const struct rpc_message *message)
+static void peer_on_notification(struct peer *peer, const struct rpc_message *message)
 {
     if (peer->phase != PEER_OPEN)
         return;
@@ -728,31 +729,31 @@ static void on_notification(struct peer *peer, const struct rpc_message *message
     (void)peer_notify(peer, peer->rules->rate_limited, kg_str(params), NULL);
 }
 
-static void on_request(struct peer *peer, const struct rpc_message *message)
+static void peer_on_request(struct peer *peer, const struct rpc_message *message)
 {
     if (peer->phase != PEER_OPEN) {
-        put_error(peer, message->id_text, kg_error_row(KG_E_NOT_INITIALIZED)->rpc_code,
-                  "the handshake is not done yet");
+        peer_put_error(peer, message->id_text, kg_error_row(KG_E_NOT_INITIALIZED)->rpc_code,
+                       "the handshake is not done yet");
         return;
     }
     int64_t number = debts_add(&peer->debts, message->id_text, loop_now_ms(peer->loop));
     peer->ops->on_request(peer->data, number, kg_str(message->method), message->params);
 }
 
-static void reject(struct peer *peer, enum peer_violation violation, struct kg_str id,
-                   const char *problem)
+static void peer_reject(struct peer *peer, enum peer_violation violation, struct kg_str id,
+                        const char *problem)
 {
-    put_error(peer, id, kg_error_row(KG_E_INVALID_REQUEST)->rpc_code, problem);
+    peer_put_error(peer, id, kg_error_row(KG_E_INVALID_REQUEST)->rpc_code, problem);
     violate(peer, violation, problem);
 }
 
 static void on_invalid_request(struct peer *peer, const struct rpc_message *message)
 {
     if (message->has_foreign_id && peer->rules->takes_any_id)
-        on_request(peer, message);
+        peer_on_request(peer, message);
     else
-        reject(peer, PEER_BAD_REQUEST, message->has_id ? message->id_text : KG_STR("null"),
-               message->problem);
+        peer_reject(peer, PEER_BAD_REQUEST, message->has_id ? message->id_text : KG_STR("null"),
+                    message->problem);
 }
 
 /* Before the answer to initialize, what is not JSON stands in its place. Empty lines do not. */
@@ -766,14 +767,14 @@ static bool is_broken_answer(const struct peer *peer, struct kg_str line,
     return cursor.at < cursor.end;
 }
 
-static void dispatch(struct peer *peer, struct kg_str line, const struct rpc_message *message)
+static void peer_dispatch(struct peer *peer, struct kg_str line, const struct rpc_message *message)
 {
     switch (message->kind) {
     case RPC_NOISE:
         peer->ops->on_noise(peer->data, line, message->problem);
         break;
     case RPC_BATCH:
-        reject(peer, PEER_BATCH, KG_STR("null"), "batches are not supported");
+        peer_reject(peer, PEER_BATCH, KG_STR("null"), "batches are not supported");
         break;
     case RPC_INVALID_REQUEST:
         on_invalid_request(peer, message);
@@ -782,14 +783,14 @@ static void dispatch(struct peer *peer, struct kg_str line, const struct rpc_mes
         violate(peer, PEER_BAD_RESPONSE, message->problem);
         break;
     case RPC_REQUEST:
-        on_request(peer, message);
+        peer_on_request(peer, message);
         break;
     case RPC_NOTIFICATION:
-        on_notification(peer, message);
+        peer_on_notification(peer, message);
         break;
     case RPC_RESULT:
     case RPC_ERROR:
-        on_response(peer, message);
+        peer_on_response(peer, message);
         break;
     }
 }
@@ -802,7 +803,7 @@ static void violate_hello(struct peer *peer, struct kg_str line, const char *pro
     violate(peer, PEER_BAD_RESPONSE, detail);
 }
 
-static bool on_line(void *data, struct kg_str line)
+static bool peer_on_line(void *data, struct kg_str line)
 {
     struct peer *peer = data;
     struct rpc_message message;
@@ -816,12 +817,12 @@ static bool on_line(void *data, struct kg_str line)
              message.kind != RPC_INVALID_RESPONSE)
         violate(peer, PEER_TOO_EARLY, "a message before the answer to initialize");
     else
-        dispatch(peer, line, &message);
+        peer_dispatch(peer, line, &message);
     return !peer->closed;
 }
 
 /* Reads once. False when there is nothing more to read for now, or ever. */
-static bool read_some(struct peer *peer)
+static bool peer_read_some(struct peer *peer)
 {
     size_t size;
     char *space = frame_space(&peer->frame, loop_scratch(peer->loop), LOOP_SCRATCH_BYTES, &size);
@@ -833,11 +834,11 @@ static bool read_some(struct peer *peer)
         return errno == EINTR;
     if (got == 0) {
         close_out_fd(peer);
-        tell_end(peer, PEER_STDOUT_CLOSED);
+        peer_tell_end(peer, PEER_STDOUT_CLOSED);
         return false;
     }
     peer->counters.bytes_in += (uint64_t)got;
-    switch (frame_advance(&peer->frame, space, (size_t)got, on_line, peer)) {
+    switch (frame_advance(&peer->frame, space, (size_t)got, peer_on_line, peer)) {
     case FRAME_OVERSIZE: {
         char detail[64];
         snprintf(detail, sizeof(detail), "a line of more than %zu bytes",
@@ -855,20 +856,20 @@ static bool read_some(struct peer *peer)
 }
 
 /* One read a turn, so that a plugin that floods us cannot keep the others waiting. */
-static void on_readable(uv_poll_t *handle, int status, int events)
+static void peer_on_readable(uv_poll_t *handle, int status, int events)
 {
     (void)status;
     (void)events;
     struct peer *peer = handle->data;
-    if (read_some(peer))
-        update_reading(peer);
+    if (peer_read_some(peer))
+        peer_update_reading(peer);
 }
 
 /*
  * A plugin that does not read our answers is not read either. Calls do not count: one that handles
  * them in turn reads the next only after we took its last reply.
  */
-static void update_reading(struct peer *peer)
+static void peer_update_reading(struct peer *peer)
 {
     if (peer->closed || peer->out_fd < 0)
         return;
@@ -879,7 +880,7 @@ static void update_reading(struct peer *peer)
     if (held)
         uv_poll_stop(&peer->out_poll);
     else
-        uv_poll_start(&peer->out_poll, UV_READABLE, on_readable);
+        uv_poll_start(&peer->out_poll, UV_READABLE, peer_on_readable);
 }
 
 /* -- life -------------------------------------------------------------------------------------- */
@@ -904,7 +905,7 @@ struct peer *peer_new(struct loop *loop, int in_fd, int out_fd, const struct pee
     uv_poll_init(loop_uv(loop), &peer->out_poll, out_fd);
     peer->in_poll.data = peer->out_poll.data = peer;
     peer->open_handles = 2;
-    uv_poll_start(&peer->out_poll, UV_READABLE, on_readable);
+    uv_poll_start(&peer->out_poll, UV_READABLE, peer_on_readable);
     watch_input(peer, false);
     return peer;
 }
@@ -931,7 +932,7 @@ void peer_close_input(struct peer *peer)
     if (peer->in_fd < 0)
         return;
     peer->closing_input = true;
-    flush(peer);
+    peer_flush(peer);
 }
 
 /* Not more than is there now: whoever still holds the other end could write for ever. */
@@ -941,7 +942,8 @@ void peer_drain(struct peer *peer)
     if (peer->out_fd >= 0)
         (void)ioctl(peer->out_fd, FIONREAD, &left);
     uint64_t last = peer->counters.bytes_in + (uint64_t)left;
-    while (!peer->closed && peer->out_fd >= 0 && peer->counters.bytes_in <= last && read_some(peer))
+    while (!peer->closed && peer->out_fd >= 0 && peer->counters.bytes_in <= last &&
+           peer_read_some(peer))
         ;
     peer_close(peer);
 }

@@ -14,7 +14,7 @@ struct envelope {
     const char *duplicate;          /* the first key that came twice */
 };
 
-static enum key find_key(struct kg_str raw, bool escaped)
+static enum key rpc_find_key(struct kg_str raw, bool escaped)
 {
     for (enum key key = 0; key < KEY_COUNT; key++)
         if (escaped ? kg_json_raw_is(raw, true, key_names[key].data)
@@ -44,7 +44,7 @@ static enum kg_json_fault scan_member(struct kg_json_cursor *cursor, struct enve
     fault = kg_json_skip_value(cursor, &value);
     if (fault != KG_JSON_OK)
         return fault;
-    enum key key = find_key(raw, escaped);
+    enum key key = rpc_find_key(raw, escaped);
     if (key == KEY_COUNT)
         return KG_JSON_OK;
     if (envelope->value[key].data != NULL && envelope->duplicate == NULL)
@@ -136,7 +136,7 @@ static bool span_is_id(struct kg_str span)
 }
 
 /* The id comes last: with another protocol's kind of id the rest of the request is right. */
-static const char *check_request(const struct envelope *envelope, struct rpc_message *message)
+static const char *rpc_check_request(const struct envelope *envelope, struct rpc_message *message)
 {
     const struct kg_str *value = envelope->value;
     if (!span_method(value[KEY_METHOD], message->method))
@@ -182,22 +182,22 @@ static const char *check_response(const struct envelope *envelope,
 }
 
 /* It may be written with escapes. */
-static bool is_text(struct kg_str raw, const char *text)
+static bool rpc_is_text(struct kg_str raw, const char *text)
 {
     return kg_str_is(raw, text) || kg_json_raw_is(raw, true, text);
 }
 
-static const char *check_version(const struct envelope *envelope)
+static const char *rpc_check_version(const struct envelope *envelope)
 {
     struct kg_str version = envelope->value[KEY_JSONRPC];
     if (envelope->duplicate != NULL)
         return "a key of the envelope is given twice";
-    if (!span_is_string(version) || !is_text(span_inside(version), "2.0"))
+    if (!span_is_string(version) || !rpc_is_text(span_inside(version), "2.0"))
         return "jsonrpc is not \"2.0\"";
     return NULL;
 }
 
-static void classify(const struct envelope *envelope, struct rpc_message *message)
+static void rpc_classify(const struct envelope *envelope, struct rpc_message *message)
 {
     const struct kg_str *value = envelope->value;
     bool request = value[KEY_METHOD].data != NULL;
@@ -206,10 +206,10 @@ static void classify(const struct envelope *envelope, struct rpc_message *messag
     message->error = value[KEY_ERROR];
     message->id_text = value[KEY_ID];
     message->has_id = value[KEY_ID].data != NULL && span_id(value[KEY_ID], &message->id);
-    message->problem = check_version(envelope);
+    message->problem = rpc_check_version(envelope);
     if (message->problem == NULL)
         message->problem =
-            request ? check_request(envelope, message) : check_response(envelope, message);
+            request ? rpc_check_request(envelope, message) : check_response(envelope, message);
     if (message->problem != NULL)
         message->kind = request ? RPC_INVALID_REQUEST : RPC_INVALID_RESPONSE;
     else if (request)
@@ -304,7 +304,7 @@ static __attribute__((noinline)) void parse_any(struct kg_str line, struct rpc_m
         noise(message, KG_JSON_OK, "not JSON-RPC");
         return;
     }
-    classify(&envelope, message);
+    rpc_classify(&envelope, message);
 }
 
 void rpc_parse(struct kg_str line, struct rpc_message *ret_message)

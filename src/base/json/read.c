@@ -26,7 +26,7 @@ static inline uint32_t column(const struct reader *reader, const char *at)
 }
 
 /* Lines end in white space only: a string has no raw line feed. */
-static inline const char *skip_space(struct reader *reader, const char *at)
+static inline const char *base_json_read_skip_space(struct reader *reader, const char *at)
 {
     for (; (unsigned char)*at <= ' '; at++) {
         if (*at == ' ')
@@ -43,7 +43,8 @@ static inline const char *skip_space(struct reader *reader, const char *at)
 
 /* -- faults ------------------------------------------------------------------------------------ */
 
-static int fail_at(struct kg_err *err, struct kg_str text, size_t offset, const char *what)
+static int base_json_read_fail_at(struct kg_err *err, struct kg_str text, size_t offset,
+                                  const char *what)
 {
     uint32_t line = 1;
     size_t line_start = 0;
@@ -56,19 +57,19 @@ static int fail_at(struct kg_err *err, struct kg_str text, size_t offset, const 
     return kg_fail(err, KG_E_PARSE, "%u:%zu: %s", line, offset - line_start + 1, what);
 }
 
-static int check(struct kg_str text, struct kg_err *err)
+static int base_json_read_check(struct kg_str text, struct kg_err *err)
 {
     size_t offset;
     enum kg_json_fault fault = kg_json_check(text, &offset);
     if (fault == KG_JSON_OK)
         return 0;
     if (fault != KG_JSON_SYNTAX)
-        return fail_at(err, text, offset, kg_json_fault_text(fault));
+        return base_json_read_fail_at(err, text, offset, kg_json_fault_text(fault));
     unsigned char byte = (unsigned char)text.data[offset];
     char what[32];
     snprintf(what, sizeof(what),
              byte > ' ' && byte < 0x7F ? "unexpected '%c'" : "unexpected 0x%02x", byte);
-    return fail_at(err, text, offset, what);
+    return base_json_read_fail_at(err, text, offset, what);
 }
 
 static int fail_twice(const struct reader *reader, struct kg_err *err)
@@ -138,7 +139,7 @@ static inline const char *take_string(struct reader *reader, const char *at,
 }
 
 /* One digit or more. */
-static inline const char *skip_digits(const char *at)
+static inline const char *base_json_read_skip_digits(const char *at)
 {
     const char *start = at;
     while (kg_is_digit(*at))
@@ -150,16 +151,16 @@ static inline const char *skip_digits(const char *at)
 static const char *skip_fraction(const char *at)
 {
     if (*at == '.')
-        at = skip_digits(at + 1);
+        at = base_json_read_skip_digits(at + 1);
     if (at != NULL && (*at == 'e' || *at == 'E')) {
         at++;
-        at = skip_digits(at + (*at == '+' || *at == '-'));
+        at = base_json_read_skip_digits(at + (*at == '+' || *at == '-'));
     }
     return at;
 }
 
 /* Most numbers are small integers, whose value comes with their digits. */
-static const char *take_number(const char *at, struct kg_node *node)
+static const char *base_json_read_take_number(const char *at, struct kg_node *node)
 {
     const char *start = at;
     bool negative = *at == '-';
@@ -180,7 +181,7 @@ static const char *take_number(const char *at, struct kg_node *node)
     return at;
 }
 
-static const char *take_word(const char *at, struct kg_node *node)
+static const char *base_json_read_take_word(const char *at, struct kg_node *node)
 {
     if (memcmp(at, "null", 4) == 0)
         return at + 4;
@@ -197,36 +198,36 @@ static inline const char *read_scalar(struct reader *reader, const char *at)
         node->type = KG_STRING;
         at = take_string(reader, at, &node->text);
     } else if (*at >= 'a') {
-        at = take_word(at, node);
+        at = base_json_read_take_word(at, node);
     } else {
         node->type = KG_NUMBER;
-        at = take_number(at, node);
+        at = base_json_read_take_number(at, node);
     }
     kg_builder_keep_next(&reader->builder);
     return at;
 }
 
 /* Goes on to the value. */
-static inline const char *read_key(struct reader *reader, const char *at)
+static inline const char *base_json_read_key(struct reader *reader, const char *at)
 {
     uint32_t line = reader->line, start = column(reader, at);
     struct kg_str key;
     at = take_string(reader, at, &key);
     if (at == NULL || !kg_builder_next_key(&reader->builder, key, line, start))
         return NULL;
-    at = skip_space(reader, at);
-    return *at == ':' ? skip_space(reader, at + 1) : NULL;
+    at = base_json_read_skip_space(reader, at);
+    return *at == ':' ? base_json_read_skip_space(reader, at + 1) : NULL;
 }
 
 /* -- values: the depth is bounded, so they may call each other --------------------------------- */
 
-static const char *read_object(struct reader *reader, const char *at);
-static const char *read_array(struct reader *reader, const char *at);
+static const char *base_json_read_object(struct reader *reader, const char *at);
+static const char *base_json_read_array(struct reader *reader, const char *at);
 
-static inline const char *read_value(struct reader *reader, const char *at)
+static inline const char *base_json_read_value(struct reader *reader, const char *at)
 {
-    return *at == '{'   ? read_object(reader, at)
-           : *at == '[' ? read_array(reader, at)
+    return *at == '{'   ? base_json_read_object(reader, at)
+           : *at == '[' ? base_json_read_array(reader, at)
                         : read_scalar(reader, at);
 }
 
@@ -236,7 +237,7 @@ static const char *read_open(struct reader *reader, const char *at, enum kg_type
     if (reader->builder.depth == KG_JSON_DEPTH_MAX)
         return NULL;
     kg_builder_open(&reader->builder, type, reader->line, column(reader, at));
-    return skip_space(reader, at + 1);
+    return base_json_read_skip_space(reader, at + 1);
 }
 
 static const char *read_close(struct reader *reader, const char *at, char bracket)
@@ -247,41 +248,41 @@ static const char *read_close(struct reader *reader, const char *at, char bracke
     return at + 1;
 }
 
-static const char *read_object(struct reader *reader, const char *at)
+static const char *base_json_read_object(struct reader *reader, const char *at)
 {
     at = read_open(reader, at, KG_OBJECT);
     if (at == NULL || *at == '}')
         return at ? read_close(reader, at, '}') : NULL;
     for (;;) {
-        if (*at != '"' || (at = read_key(reader, at)) == NULL ||
-            (at = read_value(reader, at)) == NULL)
+        if (*at != '"' || (at = base_json_read_key(reader, at)) == NULL ||
+            (at = base_json_read_value(reader, at)) == NULL)
             return NULL;
-        at = skip_space(reader, at);
+        at = base_json_read_skip_space(reader, at);
         if (*at != ',')
             return read_close(reader, at, '}');
-        at = skip_space(reader, at + 1);
+        at = base_json_read_skip_space(reader, at + 1);
     }
 }
 
-static const char *read_array(struct reader *reader, const char *at)
+static const char *base_json_read_array(struct reader *reader, const char *at)
 {
     at = read_open(reader, at, KG_ARRAY);
     if (at == NULL || *at == ']')
         return at ? read_close(reader, at, ']') : NULL;
     for (;;) {
-        if ((at = read_value(reader, at)) == NULL)
+        if ((at = base_json_read_value(reader, at)) == NULL)
             return NULL;
-        at = skip_space(reader, at);
+        at = base_json_read_skip_space(reader, at);
         if (*at != ',')
             return read_close(reader, at, ']');
-        at = skip_space(reader, at + 1);
+        at = base_json_read_skip_space(reader, at + 1);
     }
 }
 
-static bool read_all(struct reader *reader, const char *at)
+static bool base_json_read_all(struct reader *reader, const char *at)
 {
-    at = read_value(reader, skip_space(reader, at));
-    return at != NULL && skip_space(reader, at) == reader->end;
+    at = base_json_read_value(reader, base_json_read_skip_space(reader, at));
+    return at != NULL && base_json_read_skip_space(reader, at) == reader->end;
 }
 
 struct kg_doc *kg_json_read(struct kg_str text, struct kg_err *err)
@@ -295,9 +296,9 @@ struct kg_doc *kg_json_read(struct kg_str text, struct kg_err *err)
     reader.line_start = copy;
     reader.line = 1;
     struct kg_doc *doc = NULL;
-    if (read_all(&reader, copy))
+    if (base_json_read_all(&reader, copy))
         doc = kg_builder_finish(&reader.builder);
-    else if (check(text, err) == 0)
+    else if (base_json_read_check(text, err) == 0)
         fail_twice(&reader, err);
     kg_builder_end(&reader.builder);
     return doc;

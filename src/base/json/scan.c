@@ -24,7 +24,7 @@ const char *kg_json_fault_text(enum kg_json_fault fault)
 /* -- pieces: each leaves the cursor behind it, or at the wrong byte ---------------------------- */
 
 /* What to say of the byte at the cursor when another was needed there. */
-static inline enum kg_json_fault unexpected(const struct kg_json_cursor *cursor)
+static inline enum kg_json_fault scan_unexpected(const struct kg_json_cursor *cursor)
 {
     return cursor->at == cursor->end ? KG_JSON_TRUNCATED : KG_JSON_SYNTAX;
 }
@@ -32,7 +32,7 @@ static inline enum kg_json_fault unexpected(const struct kg_json_cursor *cursor)
 static inline enum kg_json_fault skip_byte(struct kg_json_cursor *cursor, char wanted)
 {
     if (cursor->at == cursor->end || *cursor->at != wanted)
-        return unexpected(cursor);
+        return scan_unexpected(cursor);
     cursor->at++;
     return KG_JSON_OK;
 }
@@ -47,7 +47,7 @@ static enum kg_json_fault skip_unicode(struct kg_json_cursor *cursor, unsigned *
     for (int i = 0; i < 4 && fault == KG_JSON_OK; i++) {
         int digit = cursor->at == cursor->end ? -1 : kg_hex_digit(*cursor->at);
         if (digit < 0)
-            return unexpected(cursor);
+            return scan_unexpected(cursor);
         unit = unit << 4 | (unsigned)digit;
         cursor->at++;
     }
@@ -147,7 +147,7 @@ static inline enum kg_json_fault skip_inside(struct kg_json_cursor *cursor, bool
     return fault;
 }
 
-static inline enum kg_json_fault skip_string(struct kg_json_cursor *cursor)
+static inline enum kg_json_fault scan_skip_string(struct kg_json_cursor *cursor)
 {
     bool escaped;
     enum kg_json_fault fault = skip_byte(cursor, '"');
@@ -159,10 +159,10 @@ static inline enum kg_json_fault skip_string(struct kg_json_cursor *cursor)
 }
 
 /* One digit or more. */
-static inline enum kg_json_fault skip_digits(struct kg_json_cursor *cursor)
+static inline enum kg_json_fault scan_skip_digits(struct kg_json_cursor *cursor)
 {
     if (cursor->at == cursor->end || !kg_is_digit(*cursor->at))
-        return unexpected(cursor);
+        return scan_unexpected(cursor);
     do
         cursor->at++;
     while (cursor->at < cursor->end && kg_is_digit(*cursor->at));
@@ -182,16 +182,16 @@ static inline enum kg_json_fault skip_number(struct kg_json_cursor *cursor)
     if (at_byte(cursor, '0'))
         cursor->at++;
     else
-        fault = skip_digits(cursor);
+        fault = scan_skip_digits(cursor);
     if (fault == KG_JSON_OK && at_byte(cursor, '.')) {
         cursor->at++;
-        fault = skip_digits(cursor);
+        fault = scan_skip_digits(cursor);
     }
     if (fault == KG_JSON_OK && (at_byte(cursor, 'e') || at_byte(cursor, 'E'))) {
         cursor->at++;
         if (at_byte(cursor, '+') || at_byte(cursor, '-'))
             cursor->at++;
-        fault = skip_digits(cursor);
+        fault = scan_skip_digits(cursor);
     }
     return fault;
 }
@@ -208,7 +208,7 @@ static inline enum kg_json_fault skip_scalar(struct kg_json_cursor *cursor)
 {
     switch (*cursor->at) {
     case '"':
-        return skip_string(cursor);
+        return scan_skip_string(cursor);
     case 't':
         return skip_word(cursor, "true");
     case 'f':
@@ -235,7 +235,7 @@ static inline bool in_object(const struct walk *walk)
     return walk->objects[level / 64] >> level % 64 & 1;
 }
 
-static inline void push(struct walk *walk, bool object)
+static inline void scan_push(struct walk *walk, bool object)
 {
     unsigned level = walk->depth++;
     uint64_t bit = (uint64_t)1 << level % 64;
@@ -246,7 +246,7 @@ static inline void push(struct walk *walk, bool object)
 /* At a key; leaves the cursor at the value that follows it. */
 static inline enum kg_json_fault skip_key(struct kg_json_cursor *cursor)
 {
-    enum kg_json_fault fault = skip_string(cursor);
+    enum kg_json_fault fault = scan_skip_string(cursor);
     if (fault != KG_JSON_OK)
         return fault;
     kg_json_skip_space(cursor);
@@ -257,7 +257,7 @@ static inline enum kg_json_fault skip_key(struct kg_json_cursor *cursor)
 }
 
 /* At '{' or '['. *ret_ended tells whether a value ended (an empty container) or is to come. */
-static inline enum kg_json_fault open_container(struct walk *walk, bool *ret_ended)
+static inline enum kg_json_fault scan_open_container(struct walk *walk, bool *ret_ended)
 {
     struct kg_json_cursor *cursor = &walk->cursor;
     bool object = *cursor->at == '{';
@@ -270,7 +270,7 @@ static inline enum kg_json_fault open_container(struct walk *walk, bool *ret_end
         *ret_ended = true;
         return KG_JSON_OK;
     }
-    push(walk, object);
+    scan_push(walk, object);
     *ret_ended = false;
     return object ? skip_key(cursor) : KG_JSON_OK;
 }
@@ -312,7 +312,7 @@ enum kg_json_fault kg_json_skip_string(struct kg_json_cursor *cursor, struct kg_
 }
 
 /* At a value: the whole of it, or the opening of a container. */
-static inline enum kg_json_fault step(struct walk *walk)
+static inline enum kg_json_fault scan_step(struct walk *walk)
 {
     struct kg_json_cursor *cursor = &walk->cursor;
     bool ended = true;
@@ -320,7 +320,7 @@ static inline enum kg_json_fault step(struct walk *walk)
     if (cursor->at == cursor->end)
         return KG_JSON_TRUNCATED;
     if (*cursor->at == '{' || *cursor->at == '[')
-        fault = open_container(walk, &ended);
+        fault = scan_open_container(walk, &ended);
     else
         fault = skip_scalar(cursor);
     if (fault == KG_JSON_OK && ended)
@@ -333,7 +333,7 @@ enum kg_json_fault kg_json_skip_value(struct kg_json_cursor *cursor, struct kg_s
     struct walk walk = {.cursor = *cursor};
     enum kg_json_fault fault;
     do
-        fault = step(&walk);
+        fault = scan_step(&walk);
     while (fault == KG_JSON_OK && walk.depth > 0);
     const char *start = cursor->at;
     cursor->at = walk.cursor.at;

@@ -89,7 +89,7 @@ static struct chunk *next_chunk(struct kg_arena *arena)
 }
 
 /* Not zeroed; align is a power of two. */
-static inline void *take(struct kg_arena *arena, size_t size, size_t align)
+static inline void *base_json_tree_take(struct kg_arena *arena, size_t size, size_t align)
 {
     arena->bytes += size;
     struct chunk *chunk = arena->chunk;
@@ -106,13 +106,13 @@ static inline void *take(struct kg_arena *arena, size_t size, size_t align)
 
 void *kg_arena_alloc(struct kg_arena *arena, size_t size)
 {
-    void *piece = take(arena, size, alignof(max_align_t));
+    void *piece = base_json_tree_take(arena, size, alignof(max_align_t));
     return size > 0 ? memset(piece, 0, size) : piece;
 }
 
 const char *kg_arena_padded(struct kg_arena *arena, struct kg_str text, size_t padding)
 {
-    char *copy = take(arena, text.length + padding, 1);
+    char *copy = base_json_tree_take(arena, text.length + padding, 1);
     if (text.length)
         memcpy(copy, text.data, text.length);
     memset(copy + text.length, 0, padding);
@@ -327,7 +327,7 @@ unsigned kg_builder_depth(const struct kg_builder *builder)
 }
 
 /* False if the key is among the members of a small object. */
-static bool is_new(const struct kg_member *members, size_t count, struct kg_str key)
+static bool base_json_tree_is_new(const struct kg_member *members, size_t count, struct kg_str key)
 {
     for (size_t i = 0; i < count; i++)
         if (kg_str_equal(members[i].key, key))
@@ -362,7 +362,7 @@ bool kg_builder_next_is_new(struct kg_builder *builder)
     const struct kg_member *members = builder->children + frame->first;
     size_t count = (size_t)(builder->next - members);
     struct kg_str key = builder->next->key;
-    return count < INDEX_FROM ? is_new(members, count, key)
+    return count < INDEX_FROM ? base_json_tree_is_new(members, count, key)
                               : is_new_of_many(frame, members, count, key);
 }
 
@@ -373,7 +373,7 @@ bool kg_builder_key(struct kg_builder *builder, struct kg_str key, uint32_t line
 }
 
 /* Twice the room, at first in a place of its own. */
-static void *grow(void *items, void *few, size_t *capacity, size_t size)
+static void *base_json_tree_grow(void *items, void *few, size_t *capacity, size_t size)
 {
     *capacity *= 2;
     if (items != few)
@@ -385,8 +385,8 @@ void kg_builder_grow(struct kg_builder *builder)
 {
     size_t count = (size_t)(builder->next - builder->children);
     size_t capacity = (size_t)(builder->end - builder->children);
-    builder->children =
-        grow(builder->children, builder->few_children, &capacity, sizeof(*builder->children));
+    builder->children = base_json_tree_grow(builder->children, builder->few_children, &capacity,
+                                            sizeof(*builder->children));
     builder->next = builder->children + count;
     builder->end = builder->children + capacity;
 }
@@ -407,8 +407,8 @@ void kg_builder_open(struct kg_builder *builder, enum kg_type type, uint32_t lin
     builder->next->value = (struct kg_node){.type = (uint8_t)type, .line = line, .column = column};
     kg_builder_keep_next(builder);
     if (builder->depth == builder->frame_capacity)
-        builder->frames = grow(builder->frames, builder->few_frames, &builder->frame_capacity,
-                               sizeof(*builder->frames));
+        builder->frames = base_json_tree_grow(builder->frames, builder->few_frames,
+                                              &builder->frame_capacity, sizeof(*builder->frames));
     builder->frames[builder->depth++] = (struct kg_builder_frame){
         .type = type, .first = (size_t)(builder->next - builder->children)};
 }
@@ -416,22 +416,24 @@ void kg_builder_open(struct kg_builder *builder, enum kg_type type, uint32_t lin
 static void take_items(struct kg_arena *arena, struct kg_node *node,
                        const struct kg_member *children)
 {
-    node->items = take(arena, node->count * sizeof(*node->items), alignof(max_align_t));
+    node->items =
+        base_json_tree_take(arena, node->count * sizeof(*node->items), alignof(max_align_t));
     for (uint32_t i = 0; i < node->count; i++)
         node->items[i] = children[i].value;
 }
 
-static void take_members(struct kg_arena *arena, struct kg_node *node,
-                         const struct kg_member *children, const struct kg_index *index)
+static void base_json_tree_take_members(struct kg_arena *arena, struct kg_node *node,
+                                        const struct kg_member *children,
+                                        const struct kg_index *index)
 {
     size_t bytes = node->count * sizeof(*node->members);
-    node->members = take(arena, bytes, alignof(max_align_t));
+    node->members = base_json_tree_take(arena, bytes, alignof(max_align_t));
     if (bytes)
         memcpy(node->members, children, bytes);
     if (index == NULL)
         return;
     bytes = index_bytes(index->mask + 1);
-    node->index = memcpy(take(arena, bytes, alignof(max_align_t)), index, bytes);
+    node->index = memcpy(base_json_tree_take(arena, bytes, alignof(max_align_t)), index, bytes);
 }
 
 void kg_builder_close(struct kg_builder *builder)
@@ -444,7 +446,7 @@ void kg_builder_close(struct kg_builder *builder)
     if (frame->type == KG_ARRAY)
         take_items(builder->arena, node, children);
     else
-        take_members(builder->arena, node, children, frame->index);
+        base_json_tree_take_members(builder->arena, node, children, frame->index);
     free(frame->index);
     frame->index = NULL;
     builder->next = children;
@@ -453,8 +455,8 @@ void kg_builder_close(struct kg_builder *builder)
 struct kg_doc *kg_builder_finish(struct kg_builder *builder)
 {
     assert(builder->depth == 0 && builder->next == builder->children + 1);
-    struct kg_doc *doc = take(builder->arena, sizeof(*doc), alignof(max_align_t));
-    doc->root = take(builder->arena, sizeof(*doc->root), alignof(max_align_t));
+    struct kg_doc *doc = base_json_tree_take(builder->arena, sizeof(*doc), alignof(max_align_t));
+    doc->root = base_json_tree_take(builder->arena, sizeof(*doc->root), alignof(max_align_t));
     *doc->root = builder->children[0].value;
     doc->arena = builder->arena;
     builder->arena = NULL;

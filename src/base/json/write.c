@@ -3,7 +3,7 @@
 #include "base/json/short.h"
 
 /* c is a quote, a backslash or a control character. */
-static void put_escape(struct kg_buf *buf, unsigned char c)
+static void base_json_write_put_escape(struct kg_buf *buf, unsigned char c)
 {
     static const char shorts[0x5D] = {['"'] = '"',  ['\\'] = '\\', ['\b'] = 'b', ['\f'] = 'f',
                                       ['\n'] = 'n', ['\r'] = 'r',  ['\t'] = 't'};
@@ -94,7 +94,7 @@ static __attribute__((noinline)) void put_general(struct kg_buf *buf, struct kg_
             kg_buf_append(buf, at, (size_t)(stop - at));
         if (stop == end)
             break;
-        put_escape(buf, (unsigned char)*stop);
+        base_json_write_put_escape(buf, (unsigned char)*stop);
         at = stop + 1;
     }
     kg_buf_char(buf, '"');
@@ -143,7 +143,7 @@ void kg_json_end(struct kg_json_writer *writer, char close)
     writer->comma = true;
 }
 
-static void put_key(struct kg_json_writer *writer, struct kg_str key)
+static void base_json_write_put_key(struct kg_json_writer *writer, struct kg_str key)
 {
     separate(writer, false);
     kg_json_put_string(writer->buf, key);
@@ -152,7 +152,7 @@ static void put_key(struct kg_json_writer *writer, struct kg_str key)
 
 void kg_json_key(struct kg_json_writer *writer, const char *key)
 {
-    put_key(writer, kg_str(key));
+    base_json_write_put_key(writer, kg_str(key));
 }
 
 void kg_json_str(struct kg_json_writer *writer, struct kg_str text)
@@ -193,7 +193,7 @@ void kg_json_raw(struct kg_json_writer *writer, struct kg_str span)
 }
 
 /* JSON has no infinities and no NaN; like JavaScript we write null for those of TOML. */
-static void put_number(struct kg_json_writer *writer, struct kg_str text)
+static void base_json_write_put_number(struct kg_json_writer *writer, struct kg_str text)
 {
     char last = text.length ? text.data[text.length - 1] : 'n';
     if (kg_is_digit(last))
@@ -202,7 +202,7 @@ static void put_number(struct kg_json_writer *writer, struct kg_str text)
         kg_json_null(writer);
 }
 
-static void put_array(struct kg_json_writer *writer, const struct kg_node *node)
+static void base_json_write_put_array(struct kg_json_writer *writer, const struct kg_node *node)
 {
     kg_json_begin(writer, '[');
     for (uint32_t i = 0; i < node->count; i++)
@@ -210,11 +210,11 @@ static void put_array(struct kg_json_writer *writer, const struct kg_node *node)
     kg_json_end(writer, ']');
 }
 
-static void put_object(struct kg_json_writer *writer, const struct kg_node *node)
+static void base_json_write_put_object(struct kg_json_writer *writer, const struct kg_node *node)
 {
     kg_json_begin(writer, '{');
     for (uint32_t i = 0; i < node->count; i++) {
-        put_key(writer, node->members[i].key);
+        base_json_write_put_key(writer, node->members[i].key);
         kg_json_node(writer, &node->members[i].value);
     }
     kg_json_end(writer, '}');
@@ -231,17 +231,17 @@ void kg_json_node(struct kg_json_writer *writer, const struct kg_node *node)
         kg_json_bool(writer, node->boolean);
         break;
     case KG_NUMBER:
-        put_number(writer, node->text);
+        base_json_write_put_number(writer, node->text);
         break;
     case KG_STRING:
         separate(writer, true);
         kg_json_put_string(writer->buf, node->text);
         break;
     case KG_ARRAY:
-        put_array(writer, node);
+        base_json_write_put_array(writer, node);
         break;
     case KG_OBJECT:
-        put_object(writer, node);
+        base_json_write_put_object(writer, node);
         break;
     }
 }

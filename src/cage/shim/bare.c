@@ -132,7 +132,7 @@ unsigned long bare_number(const char *text)
     return number;
 }
 
-static void print(const char *text)
+static void bare_print(const char *text)
 {
     BARE_CALL(SYS_write, STDERR_FILENO, text, bare_length(text), 0, 0);
 }
@@ -144,14 +144,14 @@ static void print_number(int number)
     char text[] = "error 0000";
     for (size_t at = sizeof(text) - 2; number > 0 && text[at] == '0'; at--, number /= 10)
         text[at] = (char)('0' + number % 10);
-    print(text);
+    bare_print(text);
 }
 
 static void print_cause(int errnum)
 {
     for (size_t i = 0; i < sizeof(causes) / sizeof(causes[0]); i++)
         if (causes[i].errnum == errnum) {
-            print(causes[i].words);
+            bare_print(causes[i].words);
             return;
         }
     print_number(errnum);
@@ -159,10 +159,10 @@ static void print_cause(int errnum)
 
 void bare_complain(const char *what, const char *object, int errnum)
 {
-    print("kaged: ");
-    print(what);
-    print(object);
-    print(": ");
+    bare_print("kaged: ");
+    bare_print(what);
+    bare_print(object);
+    bare_print(": ");
     print_cause(errnum);
-    print("\n");
+    bare_print("\n");
 }

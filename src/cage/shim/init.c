@@ -40,14 +40,14 @@ static const char ran = 'R';
 static const char failed = 'F';
 static const char ahead = 'A';
 
-static int fail(const char *what, long result)
+static int init_fail(const char *what, long result)
 {
     bare_complain("cannot run ", what, (int)-result);
     return result == -EACCES || result == -EPERM ? 126 : 127;
 }
 
 /* A limit that is lower already stays. */
-static long limit(int resource, uint64_t value)
+static long init_limit(int resource, uint64_t value)
 {
     struct {
         uint64_t now, max;
@@ -69,26 +69,26 @@ static void close_others_on_exec(void)
 }
 
 /* Where the fd already is, nothing is to be done; the kernel would refuse it. */
-static long place(unsigned long fd, unsigned long at)
+static long init_place(unsigned long fd, unsigned long at)
 {
     return fd == at ? 0 : BARE_CALL(SYS_dup3, fd, at, 0, 0, 0);
 }
 
 static long place_stdio(const char *in, const char *out)
 {
-    long result = place(bare_number(in), STDIN_FILENO);
-    return result < 0 ? result : place(bare_number(out), STDOUT_FILENO);
+    long result = init_place(bare_number(in), STDIN_FILENO);
+    return result < 0 ? result : init_place(bare_number(out), STDOUT_FILENO);
 }
 
 /* Data and not address space: node, go and java reserve far more of that than they use. */
-static long set_limits(struct orders *orders)
+static long init_set_limits(struct orders *orders)
 {
     uint64_t processes = bare_number(orders_next(orders));
     uint64_t data = bare_number(orders_next(orders));
-    long result = limit(RLIMIT_SIGPENDING, SIGNALS_QUEUED);
+    long result = init_limit(RLIMIT_SIGPENDING, SIGNALS_QUEUED);
     if (result >= 0)
-        result = limit(RLIMIT_NPROC, processes);
-    return result < 0 || data == 0 ? result : limit(RLIMIT_DATA, data);
+        result = init_limit(RLIMIT_NPROC, processes);
+    return result < 0 || data == 0 ? result : init_limit(RLIMIT_DATA, data);
 }
 
 /* bwrap's doing; a plugin's environment is what the manual lists. */
@@ -109,17 +109,17 @@ static void drop_working_folder(char **environment)
 
 /* -- the whole --------------------------------------------------------------------------------- */
 
-static int refuse(const char *what, long result)
+static int init_refuse(const char *what, long result)
 {
     bare_complain("cannot build the cage: ", what, (int)-result);
     return 126;
 }
 
-static int run(unsigned long pipe, const char **command, char **environment)
+static int init_run(unsigned long pipe, const char **command, char **environment)
 {
     if (BARE_CALL(SYS_write, pipe, &ran, 1, 0, 0) < 0)
         return 126;
-    int code = fail(command[0], BARE_CALL(SYS_execve, command[0], command, environment, 0, 0));
+    int code = init_fail(command[0], BARE_CALL(SYS_execve, command[0], command, environment, 0, 0));
     return BARE_CALL(SYS_write, pipe, &failed, 1, 0, 0) < 0 ? 126 : code;
 }
 
@@ -131,8 +131,8 @@ static int go_ahead(char **argv, char **environment)
     if (BARE_CALL(SYS_write, pipe, result < 0 ? &failed : &ahead, 1, 0, 0) < 0)
         return 126;
     if (result < 0)
-        return refuse("namespaces", result);
-    return fail(argv[2], BARE_CALL(SYS_execve, argv[2], argv + 3, environment, 0, 0));
+        return init_refuse("namespaces", result);
+    return init_fail(argv[2], BARE_CALL(SYS_execve, argv[2], argv + 3, environment, 0, 0));
 }
 
 static bool is_ahead(const char *word)
@@ -149,32 +149,32 @@ int shim_main(int argc, char **argv, char **environment)
     if (argc > 5 && is_ahead(argv[1]))
         return go_ahead(argv + 2, environment);
     if (argc != 5)
-        return refuse("kaged-cage-init is started by kaged", -EINVAL);
+        return init_refuse("kaged-cage-init is started by kaged", -EINVAL);
     close_others_on_exec();
     long result = place_stdio(argv[2], argv[3]);
     if (result < 0)
-        return refuse("stdio", result);
+        return init_refuse("stdio", result);
     struct orders orders;
     result = orders_open(bare_number(argv[4]), &orders);
     if (result < 0)
-        return refuse("orders", result);
-    result = set_limits(&orders);
+        return init_refuse("orders", result);
+    result = init_set_limits(&orders);
     if (result < 0)
-        return refuse("limits", result);
+        return init_refuse("limits", result);
     unsigned long watcher = bare_number(orders_next(&orders));
     result = landlock_apply(&orders);
     if (result < 0)
-        return refuse("landlock", result);
+        return init_refuse("landlock", result);
     const char *path;
     result = mounts_check(&orders, &path);
     if (result < 0)
-        return refuse(path, result);
+        return init_refuse(path, result);
     const char **command = orders_rest(&orders);
     if (command == NULL)
-        return refuse("orders", -EINVAL);
+        return init_refuse("orders", -EINVAL);
     drop_working_folder(environment);
     result = watcher != 0 ? watch_begin(watcher) : 0;
     if (result < 0)
-        return refuse("watch", result);
-    return run(bare_number(argv[1]), command, environment);
+        return init_refuse("watch", result);
+    return init_run(bare_number(argv[1]), command, environment);
 }

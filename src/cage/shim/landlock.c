@@ -77,7 +77,7 @@ static struct ruleset ruleset_for(long version)
     return ruleset;
 }
 
-static long allow(long rules, uint64_t handled, char letter, long fd)
+static long landlock_allow(long rules, uint64_t handled, char letter, long fd)
 {
     struct stat status;
     long result = BARE_CALL(SYS_fstat, fd, &status, 0, 0, 0);
@@ -89,22 +89,23 @@ static long allow(long rules, uint64_t handled, char letter, long fd)
 }
 
 /* What is not there cannot be allowed, and need not be. */
-static long add_rule(long rules, uint64_t handled, char letter, const char *path)
+static long cage_shim_landlock_add_rule(long rules, uint64_t handled, char letter, const char *path)
 {
     long fd = BARE_CALL(SYS_openat, AT_FDCWD, path, O_PATH | O_CLOEXEC, 0, 0);
     if (fd < 0)
         return fd == -ENOENT || fd == -ENOTDIR ? 0 : fd;
-    long result = allow(rules, handled, letter, fd);
+    long result = landlock_allow(rules, handled, letter, fd);
     BARE_CALL(SYS_close, fd, 0, 0, 0, 0);
     return result;
 }
 
-static long add_rules(long rules, uint64_t handled, const char *rule, struct orders *orders)
+static long landlock_add_rules(long rules, uint64_t handled, const char *rule,
+                               struct orders *orders)
 {
     for (; *rule != '\0'; rule = orders_next(orders)) {
         if (*rule != 'x' && *rule != 'w')
             return -EINVAL;
-        long result = add_rule(rules, handled, *rule, rule + 1);
+        long result = cage_shim_landlock_add_rule(rules, handled, *rule, rule + 1);
         if (result < 0)
             return result;
     }
@@ -123,7 +124,7 @@ long landlock_apply(struct orders *orders)
     long rules = make_ruleset(&ruleset, sizeof(ruleset), 0);
     if (rules < 0)
         return rules;
-    long result = add_rules(rules, ruleset.handled_files, first, orders);
+    long result = landlock_add_rules(rules, ruleset.handled_files, first, orders);
     if (result < 0)
         return result;
     /* The kernel's own log tells what the plugin was refused, also after it became the command. */

@@ -20,7 +20,7 @@
 
 #define NUMBER_MAX 20 /* digits, and the end */
 
-static long write_file(const char *path, const char *text)
+static long namespaces_write_file(const char *path, const char *text)
 {
     long fd = BARE_CALL(SYS_openat, AT_FDCWD, path, O_WRONLY | O_CLOEXEC, 0, 0);
     if (fd < 0)
@@ -30,7 +30,7 @@ static long write_file(const char *path, const char *text)
     return result < 0 ? result : 0;
 }
 
-static char *put(char *at, const char *text)
+static char *namespaces_put(char *at, const char *text)
 {
     while (*text != '\0')
         *at++ = *text++;
@@ -38,7 +38,7 @@ static char *put(char *at, const char *text)
     return at;
 }
 
-static char *put_number(char *at, unsigned long number)
+static char *namespaces_put_number(char *at, unsigned long number)
 {
     char digits[NUMBER_MAX];
     char *first = digits + sizeof(digits) - 1;
@@ -47,23 +47,23 @@ static char *put_number(char *at, unsigned long number)
         *--first = (char)('0' + number % 10);
         number /= 10;
     } while (number > 0);
-    return put(at, first);
+    return namespaces_put(at, first);
 }
 
 /* Whoever we are outside, we are inside; nobody else is there. */
 static long map_self(const char *path, long id)
 {
     char line[2 * NUMBER_MAX + 4];
-    char *at = put_number(line, (unsigned long)id);
-    at = put(at, " ");
-    at = put_number(at, (unsigned long)id);
-    put(at, " 1\n");
-    return write_file(path, line);
+    char *at = namespaces_put_number(line, (unsigned long)id);
+    at = namespaces_put(at, " ");
+    at = namespaces_put_number(at, (unsigned long)id);
+    namespaces_put(at, " 1\n");
+    return namespaces_write_file(path, line);
 }
 
 static long map_ids(long uid, long gid)
 {
-    long result = write_file("/proc/self/setgroups", "deny");
+    long result = namespaces_write_file("/proc/self/setgroups", "deny");
     if (result == 0)
         result = map_self("/proc/self/uid_map", uid);
     return result < 0 ? result : map_self("/proc/self/gid_map", gid);

@@ -12,7 +12,7 @@
 
 #define ORDERS_MAX 1048576
 
-static long map(unsigned long fd, size_t length, struct orders *ret_orders)
+static long orders_map(unsigned long fd, size_t length, struct orders *ret_orders)
 {
     long mapped = BARE_CALL(SYS_mmap, NULL, length, PROT_READ, MAP_PRIVATE, fd);
     if (mapped <= 0 && mapped > -4096)
@@ -31,7 +31,7 @@ long orders_open(unsigned long fd, struct orders *ret_orders)
         return result;
     if (status.st_size <= 0 || status.st_size > ORDERS_MAX)
         return -EINVAL;
-    result = map(fd, (size_t)status.st_size, ret_orders);
+    result = orders_map(fd, (size_t)status.st_size, ret_orders);
     if (result < 0)
         return result;
     if (ret_orders->end[-1] != '\0')

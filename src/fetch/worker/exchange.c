@@ -36,7 +36,7 @@ struct exchanges {
 
 /* -- what comes back --------------------------------------------------------------------------- */
 
-static size_t on_body(char *bytes, size_t size, size_t count, void *data)
+static size_t fetch_exchange_on_body(char *bytes, size_t size, size_t count, void *data)
 {
     struct exchange *exchange = data;
     size_t length = size * count, room = exchange->body_max - exchange->body.length;
@@ -45,7 +45,7 @@ static size_t on_body(char *bytes, size_t size, size_t count, void *data)
     return exchange->truncated ? 0 : length;
 }
 
-static size_t on_header(char *bytes, size_t size, size_t count, void *data)
+static size_t fetch_exchange_on_header(char *bytes, size_t size, size_t count, void *data)
 {
     struct exchange *exchange = data;
     (void)bytes;
@@ -53,7 +53,7 @@ static size_t on_header(char *bytes, size_t size, size_t count, void *data)
     return exchange->header_bytes > HEADERS_BYTES ? 0 : size * count;
 }
 
-static void exchange_free(struct exchange *exchange)
+static void fetch_exchange_free(struct exchange *exchange)
 {
     KG_UNLINK(exchange->all->first, exchange);
     curl_multi_remove_handle(exchange->all->multi, exchange->easy);
@@ -72,7 +72,7 @@ void exchange_put_error(struct kg_buf *lines, int64_t id, const char *words)
     kg_buf_text(lines, "}\n");
 }
 
-static void put_result(const struct exchange *exchange, long status)
+static void fetch_exchange_put_result(const struct exchange *exchange, long status)
 {
     struct kg_buf *lines = exchange->all->lines;
     char *type = NULL;
@@ -90,7 +90,7 @@ static void put_result(const struct exchange *exchange, long status)
     kg_buf_text(lines, "}\n");
 }
 
-static void on_ended(void *transfer, CURLcode result)
+static void fetch_exchange_on_ended(void *transfer, CURLcode result)
 {
     struct exchange *exchange = transfer;
     long status = 0;
@@ -99,23 +99,23 @@ static void on_ended(void *transfer, CURLcode result)
         exchange_put_error(exchange->all->lines, exchange->id,
                            "the answer has more headers than kaged takes");
     else if ((result == CURLE_OK || exchange->truncated) && status >= 100 && status <= 999)
-        put_result(exchange, status);
+        fetch_exchange_put_result(exchange, status);
     else
         exchange_put_error(exchange->all->lines, exchange->id,
                            result == CURLE_OK ? "what answered does not speak HTTP"
                                               : fetch_words(exchange->words, result));
-    exchange_free(exchange);
+    fetch_exchange_free(exchange);
 }
 
 /* -- what goes out ----------------------------------------------------------------------------- */
 
-static const char *text_of(const struct kg_doc *doc, const char *key)
+static const char *fetch_exchange_text_of(const struct kg_doc *doc, const char *key)
 {
     struct kg_str text = kg_node_text(doc->root, key);
     return text.data != NULL ? kg_arena_text(doc->arena, text) : NULL;
 }
 
-static void add_headers(struct exchange *exchange)
+static void fetch_exchange_add_headers(struct exchange *exchange)
 {
     const struct kg_node *headers = kg_node_list(exchange->doc->root, "headers");
     for (uint32_t i = 0; i < headers->count; i++)
@@ -126,13 +126,13 @@ static void add_headers(struct exchange *exchange)
     exchange->headers = curl_slist_append(exchange->headers, "Expect:");
 }
 
-static void set_up(struct exchange *exchange, const char *url, const char *method)
+static void fetch_exchange_set_up(struct exchange *exchange, const char *url, const char *method)
 {
     const struct kg_node *root = exchange->doc->root;
     CURL *easy = exchange->easy = curl_easy_init();
     int64_t timeout_ms = kg_node_number(root, "timeout_ms");
     exchange->body_max = (size_t)kg_node_number(root, "answer_bytes");
-    add_headers(exchange);
+    fetch_exchange_add_headers(exchange);
     fetch_set_options(easy, url, exchange->headers, CONNECT_MS);
     if (exchange->request_body.length > 0 || strcmp(method, "POST") == 0)
         fetch_set_body(easy, kg_buf_view(&exchange->request_body));
@@ -140,14 +140,15 @@ static void set_up(struct exchange *exchange, const char *url, const char *metho
         curl_easy_setopt(easy, CURLOPT_NOBODY, 1L);
     curl_easy_setopt(easy, CURLOPT_CUSTOMREQUEST, method);
     curl_easy_setopt(easy, CURLOPT_TIMEOUT_MS, (long)(timeout_ms > 0 ? timeout_ms : 1));
-    fetch_set_receiver(easy, on_header, on_body, exchange->words, exchange);
+    fetch_set_receiver(easy, fetch_exchange_on_header, fetch_exchange_on_body, exchange->words,
+                       exchange);
 }
 
 void exchanges_start(struct exchanges *exchanges, int64_t id, struct kg_str params)
 {
     struct kg_doc *doc = kg_json_read(params, NULL);
-    const char *url = doc ? text_of(doc, "url") : NULL;
-    const char *method = doc ? text_of(doc, "method") : NULL;
+    const char *url = doc ? fetch_exchange_text_of(doc, "url") : NULL;
+    const char *method = doc ? fetch_exchange_text_of(doc, "method") : NULL;
     struct kg_buf body = {0};
     if (url == NULL || method == NULL || kg_node_number(doc->root, "answer_bytes") < 0 ||
         kg_node_bytes(doc->root, "body", params.length, &body, NULL) < 0) {
@@ -160,7 +161,7 @@ void exchanges_start(struct exchanges *exchanges, int64_t id, struct kg_str para
     *exchange = (struct exchange){
         .all = exchanges, .id = id, .doc = doc, .request_body = body, .next = exchanges->first};
     exchanges->first = exchange;
-    set_up(exchange, url, method);
+    fetch_exchange_set_up(exchange, url, method);
     curl_multi_add_handle(exchanges->multi, exchange->easy);
 }
 
@@ -172,7 +173,7 @@ void exchanges_cancel(struct exchanges *exchanges, struct kg_str params)
     while (exchange != NULL && exchange->id != id)
         exchange = exchange->next;
     if (exchange != NULL)
-        exchange_free(exchange);
+        fetch_exchange_free(exchange);
 }
 
 /* -- all of them ------------------------------------------------------------------------------- */
@@ -191,7 +192,7 @@ void exchanges_free(struct exchanges *exchanges)
 {
     for (struct exchange *at = exchanges->first, *next; at != NULL; at = next) {
         next = at->next;
-        exchange_free(at);
+        fetch_exchange_free(at);
     }
     fetch_multi_free(exchanges->multi);
     free(exchanges);
@@ -199,5 +200,5 @@ void exchanges_free(struct exchanges *exchanges)
 
 bool exchanges_turn(struct exchanges *exchanges, int fd)
 {
-    return fetch_turn(exchanges->multi, fd, TURN_MS, on_ended);
+    return fetch_turn(exchanges->multi, fd, TURN_MS, fetch_exchange_on_ended);
 }

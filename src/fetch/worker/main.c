@@ -23,7 +23,7 @@ struct worker {
 };
 
 /* The daemon writes nothing else; what does not fit is passed over. */
-static void on_line(void *data, struct kg_str line)
+static void fetch_on_line(void *data, struct kg_str line)
 {
     struct worker *worker = data;
     struct rpc_message message;
@@ -39,7 +39,7 @@ static void on_line(void *data, struct kg_str line)
         exchange_put_error(&worker->lines, message.id, "there is no such method");
 }
 
-static bool on_turn(void *data, int fd)
+static bool fetch_on_turn(void *data, int fd)
 {
     const struct worker *worker = data;
     return exchanges_turn(worker->exchanges, fd);
@@ -59,8 +59,8 @@ int main(int argc, char **argv)
         .name = NAME,
         .line_max = LINE_BYTES,
         .lines = &worker.lines,
-        .on_line = on_line,
-        .turn = on_turn,
+        .on_line = fetch_on_line,
+        .turn = fetch_on_turn,
         .data = &worker,
     };
     int exit_code = fetch_serve(&program);

@@ -60,7 +60,7 @@ struct object_request {
 
 /* -- bytes ------------------------------------------------------------------------------------- */
 
-static size_t on_read(char *space, size_t size, size_t count, void *data)
+static size_t object_on_read(char *space, size_t size, size_t count, void *data)
 {
     struct object_request *request = data;
     size_t room = size * count;
@@ -90,7 +90,7 @@ static int on_seek(void *data, curl_off_t offset, int origin)
                                                                              : CURL_SEEKFUNC_FAIL;
 }
 
-static size_t on_body(char *bytes, size_t size, size_t count, void *data)
+static size_t object_on_body(char *bytes, size_t size, size_t count, void *data)
 {
     struct object_request *request = data;
     size_t length = size * count;
@@ -109,7 +109,7 @@ static size_t on_body(char *bytes, size_t size, size_t count, void *data)
     return request->is_lost ? 0 : length;
 }
 
-static size_t on_header(char *bytes, size_t size, size_t count, void *data)
+static size_t object_on_header(char *bytes, size_t size, size_t count, void *data)
 {
     struct object_request *request = data;
     size_t length = size * count;
@@ -126,7 +126,7 @@ static size_t on_header(char *bytes, size_t size, size_t count, void *data)
 
 /* -- one request ------------------------------------------------------------------------------- */
 
-static struct curl_slist *make_headers(const struct object_order *order, const char *hash)
+static struct curl_slist *object_make_headers(const struct object_order *order, const char *hash)
 {
     kg_auto(kg_free) char *content = kg_format("x-amz-content-sha256: %s", hash);
     struct curl_slist *headers = curl_slist_append(NULL, content);
@@ -144,7 +144,7 @@ static void set_upload(struct object_request *request)
         fstat(request->from_fd, &file);
     curl_easy_setopt(request->easy, CURLOPT_UPLOAD, 1L);
     curl_easy_setopt(request->easy, CURLOPT_INFILESIZE_LARGE, (curl_off_t)file.st_size);
-    curl_easy_setopt(request->easy, CURLOPT_READFUNCTION, on_read);
+    curl_easy_setopt(request->easy, CURLOPT_READFUNCTION, object_on_read);
     curl_easy_setopt(request->easy, CURLOPT_READDATA, request);
     curl_easy_setopt(request->easy, CURLOPT_SEEKFUNCTION, on_seek);
     curl_easy_setopt(request->easy, CURLOPT_SEEKDATA, request);
@@ -153,7 +153,7 @@ static void set_upload(struct object_request *request)
 /* Whether it got an answer, be it a refusal. */
 static bool object_ask(const struct object_order *order, struct object_request *request)
 {
-    struct curl_slist *headers = make_headers(order, request->hash);
+    struct curl_slist *headers = object_make_headers(order, request->hash);
     kg_auto(kg_free) char *signature = kg_format("aws:amz:%s:s3", order->region);
     CURL *easy = request->easy = curl_easy_init();
     fetch_set_options(easy, order->url, headers, CONNECT_MS);
@@ -166,7 +166,7 @@ static bool object_ask(const struct object_order *order, struct object_request *
         set_upload(request);
     else
         curl_easy_setopt(easy, CURLOPT_CUSTOMREQUEST, request->method);
-    fetch_set_receiver(easy, on_header, on_body, request->words, request);
+    fetch_set_receiver(easy, object_on_header, object_on_body, request->words, request);
     request->kept.length = request->header_bytes = 0;
     request->bytes = 0;
     request->body_at = 0;
@@ -217,7 +217,7 @@ static bool object_do(const struct object_order *order, struct object_request *r
 /* -- what came of it --------------------------------------------------------------------------- */
 
 /* <Code>NoSuchKey</Code>; a body that is anything else has none. */
-static struct kg_str code_of(const struct kg_buf *kept)
+static struct kg_str object_code_of(const struct kg_buf *kept)
 {
     static const char begin[] = "<Code>";
     const char *at =
@@ -231,7 +231,7 @@ static struct kg_str code_of(const struct kg_buf *kept)
     return (struct kg_str){at, length};
 }
 
-static const char *words_of(const struct object_request *request)
+static const char *object_words_of(const struct object_request *request)
 {
     if (request->is_too_long)
         return "it sends more bytes than the object has";
@@ -242,8 +242,8 @@ static const char *words_of(const struct object_request *request)
 
 static void put_outcome(struct kg_json_writer *json, const struct object_request *request)
 {
-    struct kg_str code = code_of(&request->kept);
-    const char *words = words_of(request);
+    struct kg_str code = object_code_of(&request->kept);
+    const char *words = object_words_of(request);
     kg_json_named_int(json, "status", request->status);
     kg_json_named_int(json, "bytes", (int64_t)request->bytes);
     kg_json_named_int(json, "clock_ms", request->clock_ms);

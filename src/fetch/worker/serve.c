@@ -22,7 +22,7 @@ int fetch_leave(const char *name, const char *why)
     return EXIT_FAILURE;
 }
 
-static bool on_line(void *data, struct kg_str line)
+static bool fetch_worker_on_line(void *data, struct kg_str line)
 {
     const struct reader *reader = data;
     reader->program->on_line(reader->program->data, line);
@@ -30,7 +30,7 @@ static bool on_line(void *data, struct kg_str line)
 }
 
 /* 1: there may be more, 0: the end of stdin, negative: failed. */
-static int read_some(struct reader *reader)
+static int fetch_worker_read_some(struct reader *reader)
 {
     size_t size;
     char *space = frame_space(&reader->frame, reader->scratch, sizeof(reader->scratch), &size);
@@ -39,7 +39,8 @@ static int read_some(struct reader *reader)
         return errno == EINTR || errno == EAGAIN ? 1 : -errno;
     if (got == 0)
         return 0;
-    return frame_advance(&reader->frame, space, (size_t)got, on_line, reader) == FRAME_OK
+    return frame_advance(&reader->frame, space, (size_t)got, fetch_worker_on_line, reader) ==
+                   FRAME_OK
                ? 1
                : -EMSGSIZE;
 }
@@ -58,7 +59,7 @@ int fetch_serve(const struct fetch_program *program)
     reader->frame.line_max = program->line_max;
     while (result > 0 && problem_of(program) == NULL) {
         if (program->turn(program->data, STDIN_FILENO))
-            result = read_some(reader);
+            result = fetch_worker_read_some(reader);
         int wrote = kg_write_all(STDOUT_FILENO, lines->data, lines->length);
         lines->length = 0;
         result = wrote < 0 ? wrote : result;

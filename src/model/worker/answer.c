@@ -40,7 +40,7 @@ void answer_free(struct answer *answer)
 /* -- lines ------------------------------------------------------------------------------------- */
 
 /* {"jsonrpc":"2.0","method":"event","params":{"id":7, and what the caller adds. */
-static struct kg_json_writer begin_event(struct kg_buf *lines, int64_t id)
+static struct kg_json_writer model_answer_begin_event(struct kg_buf *lines, int64_t id)
 {
     struct kg_json_writer json = kg_json_writer(lines);
     kg_json_begin(&json, '{');
@@ -51,7 +51,7 @@ static struct kg_json_writer begin_event(struct kg_buf *lines, int64_t id)
     return json;
 }
 
-static void end_event(struct kg_json_writer *json)
+static void model_answer_end_event(struct kg_json_writer *json)
 {
     kg_json_end(json, '}');
     kg_json_end(json, '}');
@@ -62,29 +62,29 @@ static void flush_text(struct answer *answer)
 {
     if (answer->text.length == 0)
         return;
-    struct kg_json_writer json = begin_event(answer->lines, answer->request->id);
+    struct kg_json_writer json = model_answer_begin_event(answer->lines, answer->request->id);
     kg_json_named_str(&json, answer->text_kind, kg_buf_view(&answer->text));
-    end_event(&json);
+    model_answer_end_event(&json);
     answer->text.length = 0;
     answer->told = true;
 }
 
-static void put_count(struct kg_json_writer *json, const char *key, int64_t count)
+static void model_answer_put_count(struct kg_json_writer *json, const char *key, int64_t count)
 {
     kg_json_named_int(json, key, count > 0 ? count : 0);
 }
 
-static void put_usage(struct answer *answer)
+static void model_answer_put_usage(struct answer *answer)
 {
     if (answer->input_tokens < 0 && answer->output_tokens < 0)
         return;
-    struct kg_json_writer json = begin_event(answer->lines, answer->request->id);
+    struct kg_json_writer json = model_answer_begin_event(answer->lines, answer->request->id);
     kg_json_named_begin(&json, "usage", '{');
-    put_count(&json, "input_tokens", answer->input_tokens);
-    put_count(&json, "cached_tokens", answer->cached_tokens);
-    put_count(&json, "output_tokens", answer->output_tokens);
+    model_answer_put_count(&json, "input_tokens", answer->input_tokens);
+    model_answer_put_count(&json, "cached_tokens", answer->cached_tokens);
+    model_answer_put_count(&json, "output_tokens", answer->output_tokens);
     kg_json_end(&json, '}');
-    end_event(&json);
+    model_answer_end_event(&json);
 }
 
 static void begin_answer(struct kg_buf *lines, int64_t id, const char *member)
@@ -119,12 +119,12 @@ void answer_put_failure(struct kg_buf *lines, int64_t id, const struct failure *
 void answer_put_retry(struct kg_buf *lines, int64_t id, const struct failure *failure,
                       uint64_t after_ms)
 {
-    struct kg_json_writer json = begin_event(lines, id);
+    struct kg_json_writer json = model_answer_begin_event(lines, id);
     kg_json_named_begin(&json, "retry", '{');
     kg_json_named_int(&json, "after_ms", (int64_t)after_ms);
     kg_json_named_text(&json, "message", failure->message);
     kg_json_end(&json, '}');
-    end_event(&json);
+    model_answer_end_event(&json);
 }
 
 /* -- pieces ------------------------------------------------------------------------------------ */
@@ -193,8 +193,8 @@ int answer_add_arguments(struct answer *answer, struct tool_part *part, struct k
 /* -- tool calls -------------------------------------------------------------------------------- */
 
 /* Printed anew: it is one line, and has no key twice. */
-static int put_arguments(struct kg_json_writer *json, const struct tool_part *part,
-                         struct kg_err *err)
+static int model_answer_put_arguments(struct kg_json_writer *json, const struct tool_part *part,
+                                      struct kg_err *err)
 {
     struct kg_str text = part->arguments.length > 0 ? kg_buf_view(&part->arguments) : KG_STR("{}");
     kg_auto(kg_doc_cleanup) struct kg_doc *doc = kg_json_read(text, err);
@@ -209,7 +209,7 @@ static int put_arguments(struct kg_json_writer *json, const struct tool_part *pa
     return good ? 0 : -EINVAL;
 }
 
-static bool is_taken(const struct answer *answer, size_t at)
+static bool model_answer_is_taken(const struct answer *answer, size_t at)
 {
     for (size_t i = 0; i < at; i++)
         if (strcmp(answer->parts[i].id, answer->parts[at].id) == 0)
@@ -221,7 +221,7 @@ static bool is_taken(const struct answer *answer, size_t at)
 static void settle_id(struct answer *answer, size_t at)
 {
     struct tool_part *part = &answer->parts[at];
-    if (part->id != NULL && !is_taken(answer, at))
+    if (part->id != NULL && !model_answer_is_taken(answer, at))
         return;
     free(part->id);
     part->id = kg_strdup(kg_id_new("call_").text);
@@ -235,14 +235,14 @@ static int put_tool_call(struct answer *answer, size_t at)
         return failure_set(&answer->failure, MODEL_BAD_ANSWER,
                            "the provider sent a tool call without a name");
     settle_id(answer, at);
-    struct kg_json_writer json = begin_event(answer->lines, answer->request->id);
+    struct kg_json_writer json = model_answer_begin_event(answer->lines, answer->request->id);
     kg_json_named_begin(&json, "tool_call", '{');
     kg_json_named_text(&json, "id", part->id);
     kg_json_named_str(&json, "name", kg_buf_view(&part->name));
-    if (put_arguments(&json, part, &err) < 0)
+    if (model_answer_put_arguments(&json, part, &err) < 0)
         kg_json_named_text(&json, "problem", err.message);
     kg_json_end(&json, '}');
-    end_event(&json);
+    model_answer_end_event(&json);
     answer->told = true;
     return 0;
 }
@@ -286,7 +286,7 @@ static struct kg_doc *read_event(struct kg_str data)
     return kg_json_read(kg_buf_view(&mended), NULL);
 }
 
-static int on_event(void *user, struct kg_str data)
+static int model_answer_on_event(void *user, struct kg_str data)
 {
     struct answer *answer = user;
     if (answer->ended)
@@ -317,14 +317,14 @@ int answer_feed(struct answer *answer, struct kg_str bytes)
     if (answer->bytes > answer->request->bounds.answer_bytes)
         return failure_set(&answer->failure, MODEL_TOO_LARGE, "the answer has more than %lld bytes",
                            (long long)answer->request->bounds.answer_bytes);
-    int result = kg_sse_feed(answer->sse, bytes, on_event, answer);
+    int result = kg_sse_feed(answer->sse, bytes, model_answer_on_event, answer);
     flush_text(answer);
     return stopped(answer, result);
 }
 
 int answer_finish(struct answer *answer)
 {
-    int result = stopped(answer, kg_sse_finish(answer->sse, on_event, answer));
+    int result = stopped(answer, kg_sse_finish(answer->sse, model_answer_on_event, answer));
     flush_text(answer);
     if (result < 0)
         return result;
@@ -334,7 +334,7 @@ int answer_finish(struct answer *answer)
     for (size_t i = 0; i < answer->part_count; i++)
         if (put_tool_call(answer, i) < 0)
             return -EINVAL;
-    put_usage(answer);
+    model_answer_put_usage(answer);
     if (answer->part_count > 0 &&
         (answer->stop_reason == NULL || strcmp(answer->stop_reason, "stop") == 0))
         answer->stop_reason = "tool_calls";

@@ -17,7 +17,7 @@ static bool has_role(const struct kg_node *message, const char *role)
 }
 
 /* An empty text is refused. */
-static void put_text(struct kg_json_writer *json, struct kg_str text)
+static void anthropic_put_text(struct kg_json_writer *json, struct kg_str text)
 {
     if (text.length == 0)
         return;
@@ -35,10 +35,10 @@ static void put_system_text(struct kg_json_writer *json, struct kg_str text)
     kg_buf_text(&marked, "<system>\n");
     kg_buf_str(&marked, text);
     kg_buf_text(&marked, "\n</system>");
-    put_text(json, kg_buf_view(&marked));
+    anthropic_put_text(json, kg_buf_view(&marked));
 }
 
-static void put_result(struct kg_json_writer *json, const struct kg_node *message)
+static void anthropic_put_result(struct kg_json_writer *json, const struct kg_node *message)
 {
     const struct kg_node *is_error = kg_node_get(message, "is_error");
     struct kg_str content = kg_node_text(message, "content");
@@ -52,7 +52,7 @@ static void put_result(struct kg_json_writer *json, const struct kg_node *messag
     kg_json_end(json, '}');
 }
 
-static void put_call(struct kg_json_writer *json, const struct kg_node *call)
+static void anthropic_put_call(struct kg_json_writer *json, const struct kg_node *call)
 {
     kg_json_begin(json, '{');
     kg_json_named_text(json, "type", "tool_use");
@@ -66,19 +66,20 @@ static void put_call(struct kg_json_writer *json, const struct kg_node *call)
 static void put_assistant(struct kg_json_writer *json, const struct kg_node *message)
 {
     const struct kg_node *calls = kg_node_get(message, "tool_calls");
-    put_text(json, kg_node_text(message, "content"));
+    anthropic_put_text(json, kg_node_text(message, "content"));
     for (uint32_t i = 0; calls != NULL && i < calls->count; i++)
-        put_call(json, &calls->items[i]);
+        anthropic_put_call(json, &calls->items[i]);
 }
 
-static void put_user(struct kg_json_writer *json, const struct kg_node *items, uint32_t count)
+static void anthropic_put_user(struct kg_json_writer *json, const struct kg_node *items,
+                               uint32_t count)
 {
     for (uint32_t i = 0; i < count; i++)
         if (has_role(&items[i], "tool"))
-            put_result(json, &items[i]);
+            anthropic_put_result(json, &items[i]);
     for (uint32_t i = 0; i < count; i++) {
         if (has_role(&items[i], "user"))
-            put_text(json, kg_node_text(&items[i], "content"));
+            anthropic_put_text(json, kg_node_text(&items[i], "content"));
         else if (has_role(&items[i], "system"))
             put_system_text(json, kg_node_text(&items[i], "content"));
     }
@@ -94,7 +95,7 @@ static void put_turn(struct kg_json_writer *json, const struct kg_node *items, u
     for (uint32_t i = 0; is_assistant && i < count; i++)
         put_assistant(&inner, &items[i]);
     if (!is_assistant)
-        put_user(&inner, items, count);
+        anthropic_put_user(&inner, items, count);
     kg_json_end(&inner, ']');
     if (kg_str_is(kg_buf_view(&blocks), "[]"))
         return;
@@ -135,14 +136,14 @@ static uint32_t put_system(struct kg_json_writer *json, const struct neutral *ne
     return count;
 }
 
-static void put_tool(struct kg_json_writer *json, const struct kg_node *tool)
+static void anthropic_put_tool(struct kg_json_writer *json, const struct kg_node *tool)
 {
     kg_json_begin(json, '{');
     neutral_put_tool(json, tool, "input_schema");
     kg_json_end(json, '}');
 }
 
-static void write_body(const struct neutral *neutral, struct kg_buf *out)
+static void anthropic_write_body(const struct neutral *neutral, struct kg_buf *out)
 {
     struct kg_json_writer json = kg_json_writer(out);
     kg_json_begin(&json, '{');
@@ -154,7 +155,7 @@ static void write_body(const struct neutral *neutral, struct kg_buf *out)
     if (neutral->tools != NULL && neutral->tools->count > 0) {
         kg_json_named_begin(&json, "tools", '[');
         for (uint32_t i = 0; i < neutral->tools->count; i++)
-            put_tool(&json, &neutral->tools->items[i]);
+            anthropic_put_tool(&json, &neutral->tools->items[i]);
         kg_json_end(&json, ']');
     }
     if (neutral->temperature.length > 0)
@@ -173,7 +174,7 @@ static const struct {
     {"tool_use", "tool_calls"}, {"refusal", "refused"},
 };
 
-static const char *stop_reason(struct kg_str theirs)
+static const char *anthropic_stop_reason(struct kg_str theirs)
 {
     for (size_t i = 0; i < KG_COUNT(reasons); i++)
         if (kg_str_is(theirs, reasons[i].theirs))
@@ -181,7 +182,7 @@ static const char *stop_reason(struct kg_str theirs)
     return "other";
 }
 
-static int64_t count_of(const struct kg_node *usage, const char *key)
+static int64_t anthropic_count_of(const struct kg_node *usage, const char *key)
 {
     const struct kg_node *node = kg_node_get(usage, key);
     int64_t count;
@@ -190,12 +191,12 @@ static int64_t count_of(const struct kg_node *usage, const char *key)
 }
 
 /* What was read from a cache, or written to one, is not in input_tokens. */
-static void take_usage(struct answer *answer, const struct kg_node *usage)
+static void anthropic_take_usage(struct answer *answer, const struct kg_node *usage)
 {
-    int64_t input = count_of(usage, "input_tokens");
-    int64_t read = count_of(usage, "cache_read_input_tokens");
-    int64_t written = count_of(usage, "cache_creation_input_tokens");
-    int64_t output = count_of(usage, "output_tokens");
+    int64_t input = anthropic_count_of(usage, "input_tokens");
+    int64_t read = anthropic_count_of(usage, "cache_read_input_tokens");
+    int64_t written = anthropic_count_of(usage, "cache_creation_input_tokens");
+    int64_t output = anthropic_count_of(usage, "output_tokens");
     if (input >= 0)
         answer->input_tokens = input + (read > 0 ? read : 0) + (written > 0 ? written : 0);
     if (read >= 0)
@@ -204,7 +205,7 @@ static void take_usage(struct answer *answer, const struct kg_node *usage)
         answer->output_tokens = output;
 }
 
-static int64_t index_of(const struct kg_node *event)
+static int64_t anthropic_index_of(const struct kg_node *event)
 {
     const struct kg_node *node = kg_node_get(event, "index");
     int64_t index = 0;
@@ -215,7 +216,7 @@ static int64_t index_of(const struct kg_node *event)
 
 static int on_message_start(struct answer *answer, const struct kg_node *event)
 {
-    take_usage(answer, kg_node_get(kg_node_get(event, "message"), "usage"));
+    anthropic_take_usage(answer, kg_node_get(kg_node_get(event, "message"), "usage"));
     return 0;
 }
 
@@ -229,7 +230,8 @@ static int on_block_start(struct answer *answer, const struct kg_node *event)
         answer_add_text(answer, "delta", kg_node_text(block, "text"));
     if (!kg_str_is(type, "tool_use"))
         return 0;
-    struct tool_part *part = answer_part(answer, index_of(event), kg_node_text(block, "id"));
+    struct tool_part *part =
+        answer_part(answer, anthropic_index_of(event), kg_node_text(block, "id"));
     if (part == NULL || answer_add_name(answer, part, kg_node_text(block, "name")) < 0)
         return -EINVAL;
     if (input == NULL || input->type != KG_OBJECT || input->count == 0)
@@ -250,7 +252,7 @@ static int on_block_delta(struct answer *answer, const struct kg_node *event)
         answer_add_text(answer, "reasoning", kg_node_text(delta, "thinking"));
     if (!kg_str_is(type, "input_json_delta"))
         return 0;
-    struct tool_part *part = answer_part(answer, index_of(event), KG_STR_NULL);
+    struct tool_part *part = answer_part(answer, anthropic_index_of(event), KG_STR_NULL);
     return part == NULL ? -EINVAL
                         : answer_add_arguments(answer, part, kg_node_text(delta, "partial_json"));
 }
@@ -258,9 +260,9 @@ static int on_block_delta(struct answer *answer, const struct kg_node *event)
 static int on_message_delta(struct answer *answer, const struct kg_node *event)
 {
     struct kg_str reason = kg_node_text(kg_node_get(event, "delta"), "stop_reason");
-    take_usage(answer, kg_node_get(event, "usage"));
+    anthropic_take_usage(answer, kg_node_get(event, "usage"));
     if (reason.length > 0)
-        answer->stop_reason = stop_reason(reason);
+        answer->stop_reason = anthropic_stop_reason(reason);
     return 0;
 }
 
@@ -288,7 +290,7 @@ static const struct {
     {"message_stop", on_message_stop},       {"error", on_error},
 };
 
-static int take_event(struct answer *answer, const struct kg_node *event)
+static int anthropic_take_event(struct answer *answer, const struct kg_node *event)
 {
     struct kg_str type = kg_node_text(event, "type");
     for (size_t i = 0; i < KG_COUNT(events); i++)
@@ -302,6 +304,6 @@ const struct dialect dialect_anthropic = {
     .path = "/v1/messages",
     .key_header = "x-api-key: ",
     .own_header = "anthropic-version: 2023-06-01",
-    .write_body = write_body,
-    .take_event = take_event,
+    .write_body = anthropic_write_body,
+    .take_event = anthropic_take_event,
 };

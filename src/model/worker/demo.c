@@ -36,7 +36,7 @@ static const struct kg_node *last_message(const struct neutral *neutral)
     return NULL;
 }
 
-static struct kg_str trimmed(struct kg_str text)
+static struct kg_str demo_trimmed(struct kg_str text)
 {
     while (text.length > 0 && (unsigned char)text.data[0] <= ' ')
         text = kg_str_from(text, 1);
@@ -62,7 +62,7 @@ static const struct rule *find_rule(const struct neutral *neutral, struct kg_str
         if (said.length < length || strncasecmp(said.data, rules[i].word, length) != 0 ||
             (said.length > length && (unsigned char)said.data[length] > ' '))
             continue;
-        *ret_rest = trimmed(kg_str_from(said, length));
+        *ret_rest = demo_trimmed(kg_str_from(said, length));
         bool fits = rules[i].argument == NULL || ret_rest->length > 0;
         if (fits && has_tool(neutral, rules[i].tool))
             return &rules[i];
@@ -73,7 +73,7 @@ static const struct rule *find_rule(const struct neutral *neutral, struct kg_str
 /* -- what is answered -------------------------------------------------------------------------- */
 
 /* One event: what the delta has, and why the answer ends, if it does. */
-static void put_event(struct kg_buf *out, struct kg_str delta, const char *reason_or_null)
+static void demo_put_event(struct kg_buf *out, struct kg_str delta, const char *reason_or_null)
 {
     kg_buf_text(out, "data: ");
     struct kg_json_writer json = kg_json_writer(out);
@@ -89,19 +89,19 @@ static void put_event(struct kg_buf *out, struct kg_str delta, const char *reaso
     kg_buf_text(out, "\n\n");
 }
 
-static void put_text(struct kg_buf *out, struct kg_str text)
+static void demo_put_text(struct kg_buf *out, struct kg_str text)
 {
     kg_auto(kg_buf_free) struct kg_buf delta = {0};
     struct kg_json_writer json = kg_json_writer(&delta);
     kg_json_begin(&json, '{');
     kg_json_named_str(&json, "content", text);
     kg_json_end(&json, '}');
-    put_event(out, kg_buf_view(&delta), NULL);
-    put_event(out, KG_STR("{}"), "stop");
+    demo_put_event(out, kg_buf_view(&delta), NULL);
+    demo_put_event(out, KG_STR("{}"), "stop");
 }
 
-static void put_call(struct kg_buf *out, const struct rule *rule, struct kg_str argument,
-                     uint32_t number)
+static void demo_put_call(struct kg_buf *out, const struct rule *rule, struct kg_str argument,
+                          uint32_t number)
 {
     kg_auto(kg_buf_free) struct kg_buf delta = {0}, arguments = {0};
     struct kg_json_writer json = kg_json_writer(&arguments);
@@ -123,11 +123,11 @@ static void put_call(struct kg_buf *out, const struct rule *rule, struct kg_str 
     kg_json_end(&json, '}');
     kg_json_end(&json, ']');
     kg_json_end(&json, '}');
-    put_event(out, kg_buf_view(&delta), NULL);
-    put_event(out, KG_STR("{}"), "tool_calls");
+    demo_put_event(out, kg_buf_view(&delta), NULL);
+    demo_put_event(out, KG_STR("{}"), "tool_calls");
 }
 
-static void put_result(struct kg_buf *out, const struct kg_node *message)
+static void demo_put_result(struct kg_buf *out, const struct kg_node *message)
 {
     kg_auto(kg_buf_free) struct kg_buf text = {0};
     struct kg_str result = kg_node_text(message, "content");
@@ -138,7 +138,7 @@ static void put_result(struct kg_buf *out, const struct kg_node *message)
                                                             : "The tool answered:\n\n");
     kg_buf_str(&text, result);
     kg_buf_text(&text, is_cut ? "\n\n... and so on." : "");
-    put_text(out, kg_buf_view(&text));
+    demo_put_text(out, kg_buf_view(&text));
 }
 
 static void put_introduction(struct kg_buf *out, const struct neutral *neutral)
@@ -154,21 +154,21 @@ static void put_introduction(struct kg_buf *out, const struct neutral *neutral)
         before = "";
     }
     kg_buf_text(&text, "\nFor a real model, add its provider to local.toml: see kaged.toml(5).");
-    put_text(out, kg_buf_view(&text));
+    demo_put_text(out, kg_buf_view(&text));
 }
 
-static void write_body(const struct neutral *neutral, struct kg_buf *out)
+static void demo_write_body(const struct neutral *neutral, struct kg_buf *out)
 {
     const struct kg_node *last = last_message(neutral);
     struct kg_str rest = KG_STR("");
     const struct rule *rule = NULL;
     bool is_result = kg_str_is(kg_node_text(last, "role"), "tool");
     if (last != NULL && !is_result)
-        rule = find_rule(neutral, trimmed(kg_node_text(last, "content")), &rest);
+        rule = find_rule(neutral, demo_trimmed(kg_node_text(last, "content")), &rest);
     if (is_result)
-        put_result(out, last);
+        demo_put_result(out, last);
     else if (rule != NULL)
-        put_call(out, rule, rest, neutral->messages->count);
+        demo_put_call(out, rule, rest, neutral->messages->count);
     else
         put_introduction(out, neutral);
     kg_buf_text(out, "data: [DONE]\n\n");
@@ -177,6 +177,6 @@ static void write_body(const struct neutral *neutral, struct kg_buf *out)
 const struct dialect dialect_demo = {
     .name = "demo",
     .is_local = true,
-    .write_body = write_body,
+    .write_body = demo_write_body,
     .take_event = openai_take_event,
 };

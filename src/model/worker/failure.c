@@ -95,7 +95,7 @@ static enum model_failure by_word(struct kg_str word, enum model_failure otherwi
 }
 
 /* Where the part begins in the text, or NULL. */
-static const char *find(struct kg_str text, const char *part)
+static const char *model_failure_find(struct kg_str text, const char *part)
 {
     return text.length > 0 ? memmem(text.data, text.length, part, strlen(part)) : NULL;
 }
@@ -103,13 +103,13 @@ static const char *find(struct kg_str text, const char *part)
 static bool speaks_of_context(struct kg_str message)
 {
     for (size_t i = 0; i < KG_COUNT(context_phrases); i++)
-        if (find(message, context_phrases[i]) != NULL)
+        if (model_failure_find(message, context_phrases[i]) != NULL)
             return true;
     return false;
 }
 
-static enum model_failure classify(const struct kg_node *error, struct kg_str message,
-                                   enum model_failure otherwise)
+static enum model_failure model_failure_classify(const struct kg_node *error, struct kg_str message,
+                                                 enum model_failure otherwise)
 {
     enum model_failure code = by_word(kg_node_text(error, "code"), MODEL_OK);
     if (code == MODEL_OK)
@@ -118,7 +118,8 @@ static enum model_failure classify(const struct kg_node *error, struct kg_str me
 }
 
 /* {"error":{"message":...}}, {"error":"..."}, {"message":...}, {"detail":...} */
-static struct kg_str words_of(const struct kg_node *root, const struct kg_node **ret_error)
+static struct kg_str model_failure_words_of(const struct kg_node *root,
+                                            const struct kg_node **ret_error)
 {
     static const char *const keys[] = {"message", "error", "detail"};
     const struct kg_node *error = kg_node_get(root, "error");
@@ -137,7 +138,7 @@ static const char *find_secret(struct kg_str text, char *const *secrets, size_t 
     const char *first = NULL;
     for (; *secrets != NULL; secrets++) {
         size_t length = strlen(*secrets);
-        const char *found = length >= SECRET_MIN ? find(text, *secrets) : NULL;
+        const char *found = length >= SECRET_MIN ? model_failure_find(text, *secrets) : NULL;
         if (found == NULL || (first != NULL && found >= first))
             continue;
         first = found;
@@ -174,8 +175,8 @@ void failure_from_answer(struct failure *failure, int status, struct kg_str body
     enum model_failure code = by_status(status);
     if (doc != NULL) {
         const struct kg_node *error;
-        struct kg_str message = words_of(doc->root, &error);
-        code = classify(error, message, code);
+        struct kg_str message = model_failure_words_of(doc->root, &error);
+        code = model_failure_classify(error, message, code);
         failure_put_words(&said, message, secrets);
     } else {
         failure_put_words(&said, body, secrets);
@@ -189,6 +190,6 @@ void failure_from_event(struct failure *failure, const struct kg_node *error, ch
     kg_auto(kg_buf_free) struct kg_buf said = {0};
     struct kg_str message = error->type == KG_STRING ? error->text : kg_node_text(error, "message");
     failure_put_words(&said, message, secrets);
-    failure_set(failure, classify(error, message, MODEL_SERVER),
+    failure_set(failure, model_failure_classify(error, message, MODEL_SERVER),
                 "the provider broke off with an error%s", kg_buf_terminate(&said));
 }

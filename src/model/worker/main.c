@@ -26,7 +26,7 @@ struct worker {
 
 /* -- what is asked ----------------------------------------------------------------------------- */
 
-static void start(struct worker *worker, const struct rpc_message *message)
+static void model_main_start(struct worker *worker, const struct rpc_message *message)
 {
     struct failure failure = {0};
     struct request *request = NULL;
@@ -45,7 +45,7 @@ static void start(struct worker *worker, const struct rpc_message *message)
     }
 }
 
-static void cancel(struct worker *worker, const struct rpc_message *message)
+static void model_main_cancel(struct worker *worker, const struct rpc_message *message)
 {
     struct kg_str value;
     int64_t id;
@@ -55,17 +55,17 @@ static void cancel(struct worker *worker, const struct rpc_message *message)
 }
 
 /* The daemon writes nothing else; what does not fit is passed over. */
-static void on_line(void *data, struct kg_str line)
+static void model_on_line(void *data, struct kg_str line)
 {
     struct rpc_message message;
     rpc_parse(line, &message);
     if (message.kind == RPC_REQUEST)
-        start(data, &message);
+        model_main_start(data, &message);
     else if (message.kind == RPC_NOTIFICATION)
-        cancel(data, &message);
+        model_main_cancel(data, &message);
 }
 
-static bool on_turn(void *data, int fd)
+static bool model_on_turn(void *data, int fd)
 {
     const struct worker *worker = data;
     return transfers_turn(worker->transfers, fd);
@@ -83,8 +83,8 @@ int main(void)
         .name = NAME,
         .line_max = MODEL_LINE_BYTES,
         .lines = &worker.lines,
-        .on_line = on_line,
-        .turn = on_turn,
+        .on_line = model_on_line,
+        .turn = model_on_turn,
         .data = &worker,
     };
     int exit_code = fetch_serve(&program);

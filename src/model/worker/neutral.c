@@ -14,7 +14,7 @@
 
 #define WORD_MAX 64
 
-static bool is_word(const struct kg_node *object, const char *key)
+static bool neutral_is_word(const struct kg_node *object, const char *key)
 {
     static const char letters[] =
         "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-";
@@ -47,7 +47,7 @@ static int check_calls(const struct kg_node *message, struct failure *failure)
     for (uint32_t i = 0; i < calls->count; i++) {
         const struct kg_node *call = &calls->items[i];
         const struct kg_node *arguments = kg_node_get(call, "arguments");
-        if (!is_word(call, "id") || !is_word(call, "name") || arguments == NULL ||
+        if (!neutral_is_word(call, "id") || !neutral_is_word(call, "name") || arguments == NULL ||
             arguments->type != KG_OBJECT)
             return wrong(failure, "a tool call has an id, a name and an object of arguments");
     }
@@ -65,19 +65,19 @@ static int check_message(const struct kg_node *message, struct failure *failure)
         return wrong(failure, "the role of a message is system, user, assistant or tool");
     if (!is_or_absent(message, "content", KG_STRING) || !is_or_absent(message, "is_error", KG_BOOL))
         return wrong(failure, "the content of a message is a string");
-    if (kg_str_is(role, "tool") && !is_word(message, "tool_call_id"))
+    if (kg_str_is(role, "tool") && !neutral_is_word(message, "tool_call_id"))
         return wrong(failure, "a message of a tool has a tool_call_id");
     return check_calls(message, failure);
 }
 
-static int check_tools(const struct kg_node *tools, struct failure *failure)
+static int neutral_check_tools(const struct kg_node *tools, struct failure *failure)
 {
     if (tools == NULL)
         return 0;
     if (tools->type != KG_ARRAY)
         return wrong(failure, "tools is a list");
     for (uint32_t i = 0; i < tools->count; i++)
-        if (!is_word(&tools->items[i], "name") ||
+        if (!neutral_is_word(&tools->items[i], "name") ||
             !is_or_absent(&tools->items[i], "description", KG_STRING) ||
             !is_or_absent(&tools->items[i], "parameters", KG_OBJECT))
             return wrong(failure, "a tool has a name, a description and an object of parameters");
@@ -110,7 +110,7 @@ int neutral_read(const struct kg_node *params, struct neutral *ret_neutral, stru
     for (uint32_t i = 0; i < neutral.messages->count; i++)
         if (check_message(&neutral.messages->items[i], failure) < 0)
             return -EINVAL;
-    if (check_tools(neutral.tools, failure) < 0)
+    if (neutral_check_tools(neutral.tools, failure) < 0)
         return -EINVAL;
     *ret_neutral = neutral;
     return 0;

@@ -9,7 +9,7 @@
 /* -- bodies ------------------------------------------------------------------------------------ */
 
 /* Arguments are a text of JSON in the JSON. */
-static void put_call(struct kg_json_writer *json, const struct kg_node *call)
+static void openai_put_call(struct kg_json_writer *json, const struct kg_node *call)
 {
     kg_auto(kg_buf_free) struct kg_buf arguments = {0};
     struct kg_json_writer inner = kg_json_writer(&arguments);
@@ -24,7 +24,7 @@ static void put_call(struct kg_json_writer *json, const struct kg_node *call)
     kg_json_end(json, '}');
 }
 
-static void put_message(struct kg_json_writer *json, const struct kg_node *message)
+static void openai_put_message(struct kg_json_writer *json, const struct kg_node *message)
 {
     const struct kg_node *calls = kg_node_get(message, "tool_calls");
     struct kg_str content = kg_node_text(message, "content");
@@ -41,13 +41,13 @@ static void put_message(struct kg_json_writer *json, const struct kg_node *messa
     if (has_calls) {
         kg_json_named_begin(json, "tool_calls", '[');
         for (uint32_t i = 0; i < calls->count; i++)
-            put_call(json, &calls->items[i]);
+            openai_put_call(json, &calls->items[i]);
         kg_json_end(json, ']');
     }
     kg_json_end(json, '}');
 }
 
-static void put_tool(struct kg_json_writer *json, const struct kg_node *tool)
+static void openai_put_tool(struct kg_json_writer *json, const struct kg_node *tool)
 {
     kg_json_begin(json, '{');
     kg_json_named_text(json, "type", "function");
@@ -57,7 +57,7 @@ static void put_tool(struct kg_json_writer *json, const struct kg_node *tool)
     kg_json_end(json, '}');
 }
 
-static void put_messages(struct kg_json_writer *json, const struct neutral *neutral)
+static void openai_put_messages(struct kg_json_writer *json, const struct neutral *neutral)
 {
     kg_json_named_begin(json, "messages", '[');
     if (neutral->system.length > 0) {
@@ -66,12 +66,12 @@ static void put_messages(struct kg_json_writer *json, const struct neutral *neut
         kg_json_end(json, '}');
     }
     for (uint32_t i = 0; i < neutral->messages->count; i++)
-        put_message(json, &neutral->messages->items[i]);
+        openai_put_message(json, &neutral->messages->items[i]);
     kg_json_end(json, ']');
 }
 
 /* Models that reason know neither max_tokens nor temperature. */
-static void put_settings(struct kg_json_writer *json, const struct neutral *neutral)
+static void openai_put_settings(struct kg_json_writer *json, const struct neutral *neutral)
 {
     if (neutral->max_tokens > 0)
         kg_json_named_int(json, neutral->reasoning ? "max_completion_tokens" : "max_tokens",
@@ -82,19 +82,19 @@ static void put_settings(struct kg_json_writer *json, const struct neutral *neut
     kg_json_named_raw(json, "stream_options", KG_STR("{\"include_usage\":true}"));
 }
 
-static void write_body(const struct neutral *neutral, struct kg_buf *out)
+static void openai_write_body(const struct neutral *neutral, struct kg_buf *out)
 {
     struct kg_json_writer json = kg_json_writer(out);
     kg_json_begin(&json, '{');
     kg_json_named_str(&json, "model", neutral->model);
-    put_messages(&json, neutral);
+    openai_put_messages(&json, neutral);
     if (neutral->tools != NULL && neutral->tools->count > 0) {
         kg_json_named_begin(&json, "tools", '[');
         for (uint32_t i = 0; i < neutral->tools->count; i++)
-            put_tool(&json, &neutral->tools->items[i]);
+            openai_put_tool(&json, &neutral->tools->items[i]);
         kg_json_end(&json, ']');
     }
-    put_settings(&json, neutral);
+    openai_put_settings(&json, neutral);
     kg_json_end(&json, '}');
 }
 
@@ -110,7 +110,7 @@ static const struct {
     {"content_filter", "refused"},
 };
 
-static const char *stop_reason(struct kg_str theirs)
+static const char *openai_stop_reason(struct kg_str theirs)
 {
     for (size_t i = 0; i < KG_COUNT(reasons); i++)
         if (kg_str_is(theirs, reasons[i].theirs))
@@ -118,7 +118,7 @@ static const char *stop_reason(struct kg_str theirs)
     return "other";
 }
 
-static int take_call(struct answer *answer, const struct kg_node *call, uint32_t place)
+static int openai_take_call(struct answer *answer, const struct kg_node *call, uint32_t place)
 {
     const struct kg_node *function = kg_node_get(call, "function");
     int64_t index = place;
@@ -131,7 +131,7 @@ static int take_call(struct answer *answer, const struct kg_node *call, uint32_t
     return answer_add_arguments(answer, part, kg_node_text(function, "arguments"));
 }
 
-static int take_delta(struct answer *answer, const struct kg_node *delta)
+static int openai_take_delta(struct answer *answer, const struct kg_node *delta)
 {
     const struct kg_node *calls = kg_node_get(delta, "tool_calls");
     struct kg_str thoughts = kg_node_text(delta, "reasoning_content");
@@ -140,12 +140,12 @@ static int take_delta(struct answer *answer, const struct kg_node *delta)
     answer_add_text(answer, "delta", kg_node_text(delta, "content"));
     answer_add_text(answer, "delta", kg_node_text(delta, "refusal"));
     for (uint32_t i = 0; calls != NULL && calls->type == KG_ARRAY && i < calls->count; i++)
-        if (take_call(answer, &calls->items[i], i) < 0)
+        if (openai_take_call(answer, &calls->items[i], i) < 0)
             return -EINVAL;
     return 0;
 }
 
-static void take_usage(struct answer *answer, const struct kg_node *usage)
+static void openai_take_usage(struct answer *answer, const struct kg_node *usage)
 {
     const struct kg_node *details = kg_node_get(usage, "prompt_tokens_details");
     static const char *const keys[] = {"prompt_tokens", "completion_tokens", "cached_tokens"};
@@ -167,15 +167,15 @@ int openai_take_event(struct answer *answer, const struct kg_node *event)
         failure_from_event(&answer->failure, error, answer->request->secrets);
         return -EINVAL;
     }
-    take_usage(answer, kg_node_get(event, "usage"));
+    openai_take_usage(answer, kg_node_get(event, "usage"));
     if (choices == NULL || choices->type != KG_ARRAY || choices->count == 0)
         return 0;
     const struct kg_node *choice = &choices->items[0];
     struct kg_str reason = kg_node_text(choice, "finish_reason");
-    if (take_delta(answer, kg_node_get(choice, "delta")) < 0)
+    if (openai_take_delta(answer, kg_node_get(choice, "delta")) < 0)
         return -EINVAL;
     if (reason.length > 0)
-        answer->stop_reason = stop_reason(reason);
+        answer->stop_reason = openai_stop_reason(reason);
     return 0;
 }
 
@@ -183,6 +183,6 @@ const struct dialect dialect_openai = {
     .name = "openai",
     .path = "/chat/completions",
     .key_header = "Authorization: Bearer ",
-    .write_body = write_body,
+    .write_body = openai_write_body,
     .take_event = openai_take_event,
 };

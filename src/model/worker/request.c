@@ -44,8 +44,8 @@ static int read_bounds(const struct kg_node *limits, struct bounds *bounds, stru
     return 0;
 }
 
-static int find_dialect(struct kg_str kind, const struct dialect **ret_dialect,
-                        struct failure *failure)
+static int model_request_find_dialect(struct kg_str kind, const struct dialect **ret_dialect,
+                                      struct failure *failure)
 {
     static const struct dialect *const dialects[] = {&dialect_openai, &dialect_anthropic,
                                                      &dialect_demo};
@@ -62,7 +62,7 @@ static int find_dialect(struct kg_str kind, const struct dialect **ret_dialect,
 /* -- headers ----------------------------------------------------------------------------------- */
 
 /* What would end a header, and begin another. */
-static bool has_control(struct kg_str text)
+static bool model_request_has_control(struct kg_str text)
 {
     for (size_t i = 0; i < text.length; i++)
         if ((unsigned char)text.data[i] < 0x20 || text.data[i] == 0x7F)
@@ -80,7 +80,7 @@ static bool has_header(char *const *headers, const char *header)
 }
 
 /* Unless the operator has one of that name. */
-static void add_own(struct request *request, char *header)
+static void model_request_add_own(struct request *request, char *header)
 {
     if (has_header(request->headers, header))
         free(header);
@@ -94,7 +94,7 @@ static int add_given(struct request *request, const struct kg_node *headers,
     for (uint32_t i = 0; headers != NULL && i < headers->count; i++) {
         const struct kg_member *member = &headers->members[i];
         if (member->value.type != KG_STRING || member->key.length == 0 ||
-            has_control(member->key) || has_control(member->value.text))
+            model_request_has_control(member->key) || model_request_has_control(member->value.text))
             return failure_set(failure, MODEL_INVALID, "the request: headers are texts of a line");
         kg_list_add(&request->headers, kg_format("%.*s: %.*s", KG_STR_ARG(member->key),
                                                  KG_STR_ARG(member->value.text)));
@@ -103,23 +103,24 @@ static int add_given(struct request *request, const struct kg_node *headers,
     return 0;
 }
 
-static int make_headers(struct request *request, const struct kg_node *params,
-                        struct failure *failure)
+static int model_request_make_headers(struct request *request, const struct kg_node *params,
+                                      struct failure *failure)
 {
     const struct kg_node *headers = kg_node_get(params, "headers");
     struct kg_str key = kg_node_text(params, "key");
-    if (has_control(key) || (headers != NULL && headers->type != KG_OBJECT))
+    if (model_request_has_control(key) || (headers != NULL && headers->type != KG_OBJECT))
         return failure_set(failure, MODEL_INVALID, "the request: headers are texts of a line");
     if (add_given(request, headers, failure) < 0)
         return -EINVAL;
     if (key.length > 0 && !request->dialect->is_local) {
-        add_own(request, kg_format("%s%.*s", request->dialect->key_header, KG_STR_ARG(key)));
+        model_request_add_own(request,
+                              kg_format("%s%.*s", request->dialect->key_header, KG_STR_ARG(key)));
         kg_list_add(&request->secrets, kg_str_dup(key));
     }
     if (request->dialect->own_header != NULL)
-        add_own(request, kg_strdup(request->dialect->own_header));
-    add_own(request, kg_strdup("Content-Type: application/json"));
-    add_own(request, kg_strdup("Accept: text/event-stream"));
+        model_request_add_own(request, kg_strdup(request->dialect->own_header));
+    model_request_add_own(request, kg_strdup("Content-Type: application/json"));
+    model_request_add_own(request, kg_strdup("Accept: text/event-stream"));
     kg_list_add(&request->headers, kg_strdup("Expect:")); /* nothing to wait for */
     return 0;
 }
@@ -127,14 +128,15 @@ static int make_headers(struct request *request, const struct kg_node *params,
 /* -- the whole --------------------------------------------------------------------------------- */
 
 /* A base that ends in "/v1" has the start of "/v1/messages" already. */
-static int make_url(struct request *request, struct kg_str base, struct failure *failure)
+static int model_request_make_url(struct request *request, struct kg_str base,
+                                  struct failure *failure)
 {
     const char *path = request->dialect->path;
     if (request->dialect->is_local)
         return 0;
     if (!kg_str_starts(base, "https://") && !kg_str_starts(base, "http://"))
         return failure_set(failure, MODEL_INVALID, "the request: its url is not of http or https");
-    if (has_control(base))
+    if (model_request_has_control(base))
         return failure_set(failure, MODEL_INVALID, "the request: its url is not one line of text");
     if (kg_str_starts(kg_str(path), "/v1/") && kg_str_ends(base, "/v1"))
         path += strlen("/v1");
@@ -142,15 +144,17 @@ static int make_url(struct request *request, struct kg_str base, struct failure 
     return 0;
 }
 
-static int fill(struct request *request, const struct kg_node *params, struct failure *failure)
+static int model_request_fill(struct request *request, const struct kg_node *params,
+                              struct failure *failure)
 {
     struct neutral neutral;
     if (params->type != KG_OBJECT)
         return failure_set(failure, MODEL_INVALID, "the request: it is not an object");
-    if (find_dialect(kg_node_text(params, "kind"), &request->dialect, failure) < 0 ||
+    if (model_request_find_dialect(kg_node_text(params, "kind"), &request->dialect, failure) < 0 ||
         read_bounds(kg_node_get(params, "limits"), &request->bounds, failure) < 0 ||
-        make_url(request, kg_node_text(params, "url"), failure) < 0 ||
-        make_headers(request, params, failure) < 0 || neutral_read(params, &neutral, failure) < 0)
+        model_request_make_url(request, kg_node_text(params, "url"), failure) < 0 ||
+        model_request_make_headers(request, params, failure) < 0 ||
+        neutral_read(params, &neutral, failure) < 0)
         return -EINVAL;
     request->dialect->write_body(&neutral, &request->body);
     return 0;
@@ -164,7 +168,7 @@ struct request *request_new(int64_t id, struct kg_str params, struct failure *fa
     request->secrets = kg_list_new(0);
     struct kg_err err = {0};
     kg_auto(kg_doc_cleanup) struct kg_doc *doc = kg_json_read(params, &err);
-    int result = doc != NULL ? fill(request, doc->root, failure)
+    int result = doc != NULL ? model_request_fill(request, doc->root, failure)
                              : failure_set(failure, MODEL_INVALID, "the request: %s", err.message);
     if (result == 0)
         return request;

@@ -44,7 +44,7 @@ struct transfers {
 
 /* -- what comes back --------------------------------------------------------------------------- */
 
-static int refuse_type(struct transfer *transfer, const char *type)
+static int transfer_refuse_type(struct transfer *transfer, const char *type)
 {
     kg_auto(kg_buf_free) struct kg_buf said = {0};
     failure_put_words(&said, kg_str(type), transfer->request->secrets);
@@ -65,12 +65,12 @@ static int look_at_answer(struct transfer *transfer)
     if (status != 200)
         return 0;
     if (type == NULL || curl_strnequal(type, wanted, sizeof(wanted) - 1) == 0)
-        return refuse_type(transfer, type ? type : "it does not say what it is");
+        return transfer_refuse_type(transfer, type ? type : "it does not say what it is");
     transfer->is_stream = true;
     return 0;
 }
 
-static int take_bytes(struct transfer *transfer, struct kg_str bytes)
+static int transfer_take_bytes(struct transfer *transfer, struct kg_str bytes)
 {
     if (!transfer->looked && look_at_answer(transfer) < 0)
         return -EPROTO;
@@ -90,14 +90,15 @@ static int take_bytes(struct transfer *transfer, struct kg_str bytes)
     return 0;
 }
 
-static size_t on_body(char *bytes, size_t size, size_t count, void *data)
+static size_t transfer_on_body(char *bytes, size_t size, size_t count, void *data)
 {
     struct transfer *transfer = data;
     transfer->idle_since_ms = kg_monotonic_ms();
-    return take_bytes(transfer, (struct kg_str){bytes, size * count}) < 0 ? 0 : size * count;
+    return transfer_take_bytes(transfer, (struct kg_str){bytes, size * count}) < 0 ? 0
+                                                                                   : size * count;
 }
 
-static size_t on_header(char *bytes, size_t size, size_t count, void *data)
+static size_t transfer_on_header(char *bytes, size_t size, size_t count, void *data)
 {
     struct transfer *transfer = data;
     (void)bytes;
@@ -112,7 +113,7 @@ static size_t on_header(char *bytes, size_t size, size_t count, void *data)
 
 /* -- one try ----------------------------------------------------------------------------------- */
 
-static void end_try(struct transfer *transfer)
+static void transfer_end_try(struct transfer *transfer)
 {
     if (transfer->easy != NULL) {
         curl_multi_remove_handle(transfer->all->multi, transfer->easy);
@@ -142,7 +143,8 @@ static void begin_try(struct transfer *transfer)
     fetch_set_options(transfer->easy, transfer->request->url, transfer->headers,
                       (long)transfer->request->bounds.connect_ms);
     fetch_set_body(transfer->easy, kg_buf_view(&transfer->request->body));
-    fetch_set_receiver(transfer->easy, on_header, on_body, transfer->curl_words, transfer);
+    fetch_set_receiver(transfer->easy, transfer_on_header, transfer_on_body, transfer->curl_words,
+                       transfer);
     curl_multi_add_handle(transfer->all->multi, transfer->easy);
 }
 
@@ -151,7 +153,7 @@ static void begin_try(struct transfer *transfer)
 static void transfer_free(struct transfer *transfer)
 {
     KG_UNLINK(transfer->all->first, transfer);
-    end_try(transfer);
+    transfer_end_try(transfer);
     request_free(transfer->request);
     free(transfer);
 }
@@ -172,7 +174,7 @@ static uint64_t wait_of(const struct transfer *transfer, uint64_t now_ms)
     return now_ms + wait_ms < transfer->deadline_ms ? wait_ms : NEVER;
 }
 
-static void fail(struct transfer *transfer)
+static void transfer_fail(struct transfer *transfer)
 {
     uint64_t now_ms = kg_monotonic_ms();
     uint64_t wait_ms = wait_of(transfer, now_ms);
@@ -183,7 +185,7 @@ static void fail(struct transfer *transfer)
         return;
     }
     answer_put_retry(transfer->all->lines, id, &transfer->failure, wait_ms);
-    end_try(transfer);
+    transfer_end_try(transfer);
     transfer->again_ms = now_ms + wait_ms;
 }
 
@@ -191,7 +193,7 @@ static void succeed_or_fail(struct transfer *transfer)
 {
     if (answer_finish(transfer->answer) < 0) {
         transfer->failure = transfer->answer->failure;
-        fail(transfer);
+        transfer_fail(transfer);
         return;
     }
     answer_put_result(transfer->all->lines, transfer->request->id, transfer->answer->stop_reason);
@@ -199,7 +201,7 @@ static void succeed_or_fail(struct transfer *transfer)
 }
 
 /* What the status and the body of an answer without a stream mean. */
-static void read_refusal(struct transfer *transfer)
+static void transfer_read_refusal(struct transfer *transfer)
 {
     long status = 0;
     curl_off_t after_sec = 0;
@@ -255,15 +257,15 @@ static void on_transfer_done(void *ended, CURLcode result)
     if (!transfer->looked && result == CURLE_OK)
         (void)look_at_answer(transfer); /* it was empty */
     if (transfer->failure.code != MODEL_OK)
-        fail(transfer);
+        transfer_fail(transfer);
     else if (transfer->is_stream)
         succeed_or_fail(transfer);
     else if (status != 0 && (result == CURLE_OK || transfer->error_body.length > 0)) {
-        read_refusal(transfer);
-        fail(transfer);
+        transfer_read_refusal(transfer);
+        transfer_fail(transfer);
     } else {
         read_curl_code(transfer, result);
-        fail(transfer);
+        transfer_fail(transfer);
     }
 }
 
@@ -309,7 +311,7 @@ static void check_time(struct transfer *transfer, uint64_t now_ms)
     else
         failure_set(&transfer->failure, MODEL_TIMEOUT, "the provider sent nothing for %lld ms",
                     (long long)bounds->idle_ms);
-    fail(transfer);
+    transfer_fail(transfer);
 }
 
 /* -- all of them ------------------------------------------------------------------------------- */
@@ -359,7 +361,7 @@ void transfers_cancel(struct transfers *transfers, int64_t id)
     transfer_free(transfer);
 }
 
-static int wait_ms(const struct transfers *transfers)
+static int transfer_wait_ms(const struct transfers *transfers)
 {
     uint64_t now_ms = kg_monotonic_ms(), due_ms = NEVER;
     for (const struct transfer *at = transfers->first; at != NULL; at = at->next)
@@ -371,7 +373,8 @@ static int wait_ms(const struct transfers *transfers)
 
 bool transfers_turn(struct transfers *transfers, int fd)
 {
-    bool is_readable = fetch_turn(transfers->multi, fd, wait_ms(transfers), on_transfer_done);
+    bool is_readable =
+        fetch_turn(transfers->multi, fd, transfer_wait_ms(transfers), on_transfer_done);
     uint64_t now_ms = kg_monotonic_ms();
     for (struct transfer *at = transfers->first, *next; at != NULL; at = next) {
         next = at->next;

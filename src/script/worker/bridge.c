@@ -118,20 +118,20 @@ struct writing {
 static void write_value(lua_State *lua, const struct writing *writing, int index, unsigned depth);
 
 /* Before so many bytes more: what was written may have become longer than it was. */
-static void check_size(lua_State *lua, const struct writing *writing, size_t more)
+static void bridge_check_size(lua_State *lua, const struct writing *writing, size_t more)
 {
     size_t length = writing->out->length;
     if (length > writing->bytes_max || more > writing->bytes_max - length)
         luaL_error(lua, "the value is larger than %d bytes", (int)writing->bytes_max);
 }
 
-static void write_text(lua_State *lua, const struct writing *writing, int index)
+static void bridge_write_text(lua_State *lua, const struct writing *writing, int index)
 {
     struct kg_str text;
     text.data = lua_tolstring(lua, index, &text.length);
     if (kg_utf8_valid(text) != text.length)
         luaL_error(lua, "a string is not UTF-8");
-    check_size(lua, writing, text.length);
+    bridge_check_size(lua, writing, text.length);
     kg_json_put_string(writing->out, text);
 }
 
@@ -193,10 +193,10 @@ static lua_Integer count_items(lua_State *lua, const struct writing *writing, in
     return length > 0 ? length : -1;
 }
 
-static void write_key(lua_State *lua, const struct writing *writing)
+static void bridge_write_key(lua_State *lua, const struct writing *writing)
 {
     if (lua_type(lua, -2) == LUA_TSTRING)
-        write_text(lua, writing, -2);
+        bridge_write_text(lua, writing, -2);
     else if (lua_isinteger(lua, -2))
         kg_buf_printf(writing->out, "\"%lld\"", (long long)lua_tointeger(lua, -2));
     else
@@ -210,7 +210,7 @@ static void write_object(lua_State *lua, const struct writing *writing, int inde
     for (lua_pushnil(lua); lua_next(lua, index) != 0; more = true) {
         if (more)
             kg_buf_char(writing->out, ',');
-        write_key(lua, writing);
+        bridge_write_key(lua, writing);
         kg_buf_char(writing->out, ':');
         write_value(lua, writing, lua_gettop(lua), depth);
         lua_pop(lua, 1);
@@ -241,7 +241,7 @@ static void write_table(lua_State *lua, const struct writing *writing, int index
 
 static void write_value(lua_State *lua, const struct writing *writing, int index, unsigned depth)
 {
-    check_size(lua, writing, 0);
+    bridge_check_size(lua, writing, 0);
     switch (lua_type(lua, index)) {
     case LUA_TBOOLEAN:
         kg_buf_text(writing->out, lua_toboolean(lua, index) ? "true" : "false");
@@ -250,7 +250,7 @@ static void write_value(lua_State *lua, const struct writing *writing, int index
         write_number(lua, writing, index);
         break;
     case LUA_TSTRING:
-        write_text(lua, writing, index);
+        bridge_write_text(lua, writing, index);
         break;
     case LUA_TTABLE:
         write_table(lua, writing, index, depth + 1);
@@ -269,6 +269,6 @@ void bridge_write(lua_State *lua, int index, struct kg_buf *out)
     lua_rawgeti(lua, LUA_REGISTRYINDEX, runner_of(lua)->arrays);
     writing.arrays = lua_gettop(lua);
     write_value(lua, &writing, value, 0);
-    check_size(lua, &writing, 0);
+    bridge_check_size(lua, &writing, 0);
     lua_pop(lua, 1);
 }

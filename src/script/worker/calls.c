@@ -17,7 +17,7 @@ const char calls_ask_mark = 0;
 
 /* -- texts ------------------------------------------------------------------------------------- */
 
-static struct kg_str cut(struct kg_str text, size_t length)
+static struct kg_str script_calls_cut(struct kg_str text, size_t length)
 {
     return kg_str_first(text, text.length < length ? text.length : length);
 }
@@ -27,7 +27,7 @@ void calls_log(struct runner *runner, const char *level, struct kg_str words)
 {
     kg_auto(kg_buf_free) struct kg_buf line = {0};
     kg_buf_printf(&line, "%s: ", level);
-    kg_buf_escaped(&line, cut(words, LOG_LINE_MAX));
+    kg_buf_escaped(&line, script_calls_cut(words, LOG_LINE_MAX));
     kg_buf_char(&line, '\n');
     (void)kg_write_all(runner->log_fd, line.data, line.length);
 }
@@ -44,7 +44,7 @@ void calls_put_error(lua_State *lua, struct kg_buf *out)
     struct kg_str text = KG_STR_NULL;
     if (lua_type(lua, -1) == LUA_TSTRING) {
         text.data = lua_tolstring(lua, -1, &text.length);
-        kg_buf_escaped(out, cut(text, WORDS_MAX));
+        kg_buf_escaped(out, script_calls_cut(text, WORDS_MAX));
         return;
     }
     const char *type = luaL_typename(lua, -1);
@@ -53,7 +53,7 @@ void calls_put_error(lua_State *lua, struct kg_buf *out)
     if (lua_pcall(lua, 1, 1, 0) == LUA_OK)
         text.data = lua_tolstring(lua, -1, &text.length);
     kg_buf_printf(out, "an error that is a %s: ", type);
-    kg_buf_escaped(out, text.data ? cut(text, WORDS_MAX) : KG_STR("(without words)"));
+    kg_buf_escaped(out, text.data ? script_calls_cut(text, WORDS_MAX) : KG_STR("(without words)"));
     lua_pop(lua, 1);
 }
 
@@ -116,7 +116,7 @@ static void encode_or_raise(lua_State *lua, int index, struct kg_buf *ret_json)
     lua_error(lua);
 }
 
-static int encode(lua_State *lua)
+static int script_calls_encode(lua_State *lua)
 {
     struct kg_buf json = {0};
     luaL_checkany(lua, 1);
@@ -125,7 +125,7 @@ static int encode(lua_State *lua)
     return 1;
 }
 
-static int decode(lua_State *lua)
+static int script_calls_decode(lua_State *lua)
 {
     struct kg_str text;
     text.data = luaL_checklstring(lua, 1, &text.length);
@@ -165,7 +165,7 @@ static int push_json(lua_State *lua)
     return 1;
 }
 
-static int ask(lua_State *lua)
+static int script_calls_ask(lua_State *lua)
 {
     struct kg_buf params = {0}, result = {0}, failure = {0};
     const char *method = luaL_checkstring(lua, 1);
@@ -186,7 +186,7 @@ static int ask(lua_State *lua)
     return status == LUA_OK ? 1 : lua_error(lua);
 }
 
-static int tell(lua_State *lua)
+static int script_calls_tell(lua_State *lua)
 {
     struct kg_buf params = {0};
     const char *method = luaL_checkstring(lua, 1);
@@ -243,13 +243,13 @@ static int load_text(lua_State *lua)
 void calls_open(lua_State *lua)
 {
     static const luaL_Reg calls[] = {
-        {"ask", ask},
-        {"tell", tell},
+        {"ask", script_calls_ask},
+        {"tell", script_calls_tell},
         {"parked", is_parked},
         {"log", log_line},
         {"words", words},
-        {"encode", encode},
-        {"decode", decode},
+        {"encode", script_calls_encode},
+        {"decode", script_calls_decode},
         {"now_ms", now_ms},
         {"monotonic_ms", monotonic_ms},
         {"sleep_ms", sleep_ms},

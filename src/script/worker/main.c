@@ -21,7 +21,7 @@ const char *__asan_default_options(void)
 }
 #endif
 
-static int leave(const char *why)
+static int script_leave(const char *why)
 {
     fprintf(stderr, "kaged-lua: %s\n", why);
     return 1;
@@ -46,11 +46,11 @@ int main(int count, char **words)
     struct kg_err err = {0};
     kg_confine(077, 0, OPEN_FILES);
     if (read_options(count, words, &options, &err) < 0)
-        return leave(err.message);
+        return script_leave(err.message);
     struct runner *runner = runner_new(&options, STDIN_FILENO, STDOUT_FILENO, &err);
     if (runner == NULL)
-        return leave(err.message);
+        return script_leave(err.message);
     int result = runner_serve(runner);
     runner_free(runner);
-    return result < 0 ? leave(strerror(-result)) : 0;
+    return result < 0 ? script_leave(strerror(-result)) : 0;
 }

@@ -66,7 +66,7 @@ static void guard_coroutines(lua_State *lua)
 }
 
 /* What is printed goes to the log; stdout is the daemon's. */
-static int print(lua_State *lua)
+static int sandbox_print(lua_State *lua)
 {
     luaL_Buffer line;
     int count = lua_gettop(lua);
@@ -120,7 +120,7 @@ void sandbox_open(lua_State *lua)
     remove_names(lua);
     guard_coroutines(lua);
     lua_register(lua, "setmetatable", set_metatable);
-    lua_register(lua, "print", print);
+    lua_register(lua, "print", sandbox_print);
     lua_pushliteral(lua, "");
     protect_metatable(lua);
     lua_pop(lua, 1);

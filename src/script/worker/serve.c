@@ -41,7 +41,7 @@ struct job {
 
 /* -- out --------------------------------------------------------------------------------------- */
 
-static void flush(struct runner *runner)
+static void script_worker_flush(struct runner *runner)
 {
     int result = kg_write_all(runner->out_fd, runner->out.data, runner->out.length);
     runner->out.length = 0;
@@ -49,7 +49,8 @@ static void flush(struct runner *runner)
         runner->failure = result;
 }
 
-static void answer(struct runner *runner, struct kg_str id, const char *member, struct kg_str json)
+static void script_worker_answer(struct runner *runner, struct kg_str id, const char *member,
+                                 struct kg_str json)
 {
     if (id.length == 0)
         return;
@@ -58,19 +59,19 @@ static void answer(struct runner *runner, struct kg_str id, const char *member, 
     kg_buf_printf(&runner->out, ",\"%s\":", member);
     kg_buf_str(&runner->out, json);
     kg_buf_text(&runner->out, "}\n");
-    flush(runner);
+    script_worker_flush(runner);
 }
 
-static void answer_failure(struct runner *runner, struct kg_str id, enum kg_code code,
-                           const char *words)
+static void script_worker_answer_failure(struct runner *runner, struct kg_str id, enum kg_code code,
+                                         const char *words)
 {
     kg_auto(kg_buf_free) struct kg_buf error = {0};
     rpc_put_error(&error, code, words);
-    answer(runner, id, "error", kg_buf_view(&error));
+    script_worker_answer(runner, id, "error", kg_buf_view(&error));
 }
 
-static void send_request(struct runner *runner, int64_t id_or_0, const char *method,
-                         struct kg_str params)
+static void script_worker_send_request(struct runner *runner, int64_t id_or_0, const char *method,
+                                       struct kg_str params)
 {
     kg_buf_text(&runner->out, "{\"jsonrpc\":\"2.0\"");
     if (id_or_0 != 0)
@@ -78,12 +79,12 @@ static void send_request(struct runner *runner, int64_t id_or_0, const char *met
     kg_buf_printf(&runner->out, ",\"method\":\"%s\",\"params\":", method);
     kg_buf_str(&runner->out, params);
     kg_buf_text(&runner->out, "}\n");
-    flush(runner);
+    script_worker_flush(runner);
 }
 
 void runner_tell(struct runner *runner, const char *method, struct kg_str params)
 {
-    send_request(runner, 0, method, params);
+    script_worker_send_request(runner, 0, method, params);
 }
 
 /* -- coroutines -------------------------------------------------------------------------------- */
@@ -96,8 +97,8 @@ static void job_free(struct runner *runner, struct job *job)
 }
 
 /* What the main thread does of its own may lack memory: then it is words. */
-static int protect(struct runner *runner, lua_CFunction function, void *data,
-                   struct kg_buf *ret_words)
+static int script_worker_protect(struct runner *runner, lua_CFunction function, void *data,
+                                 struct kg_buf *ret_words)
 {
     lua_State *lua = runner->lua;
     lua_settop(lua, 0);
@@ -138,7 +139,7 @@ static void tell_registered(struct runner *runner)
 {
     kg_auto(kg_buf_free) struct kg_buf words = {0};
     struct registering registering = {0};
-    if (protect(runner, read_registered, &registering, &words) < 0)
+    if (script_worker_protect(runner, read_registered, &registering, &words) < 0)
         calls_log(runner, "error", kg_buf_view(&words));
     else if (registering.json.length > 0)
         runner_tell(runner, "script.registered", kg_buf_view(&registering.json));
@@ -150,7 +151,7 @@ struct finishing {
     struct kg_buf json;
 };
 
-static int write_result(lua_State *lua)
+static int script_worker_write_result(lua_State *lua)
 {
     struct finishing *finishing = lua_touserdata(lua, 1);
     lua_State *coroutine = finishing->job->coroutine;
@@ -162,17 +163,17 @@ static int write_result(lua_State *lua)
     return 0;
 }
 
-static void end_well(struct runner *runner, struct job *job)
+static void script_worker_end_well(struct runner *runner, struct job *job)
 {
     kg_auto(kg_buf_free) struct kg_buf words = {0};
     struct finishing finishing = {.job = job};
     lua_settop(job->coroutine, lua_gettop(job->coroutine) > 0 ? 1 : 0);
-    int result = protect(runner, write_result, &finishing, &words);
+    int result = script_worker_protect(runner, script_worker_write_result, &finishing, &words);
     tell_registered(runner);
     if (result == 0)
-        answer(runner, kg_buf_view(&job->id), "result", kg_buf_view(&finishing.json));
+        script_worker_answer(runner, kg_buf_view(&job->id), "result", kg_buf_view(&finishing.json));
     else
-        answer_failure(runner, kg_buf_view(&job->id), KG_E_PLUGIN, words.data);
+        script_worker_answer_failure(runner, kg_buf_view(&job->id), KG_E_PLUGIN, words.data);
     kg_buf_free(&finishing.json);
     job_free(runner, job);
 }
@@ -181,7 +182,7 @@ static void end_badly(struct runner *runner, struct job *job, const char *words)
 {
     calls_log(runner, "error", kg_str(words));
     tell_registered(runner);
-    answer_failure(runner, kg_buf_view(&job->id), KG_E_PLUGIN, words);
+    script_worker_answer_failure(runner, kg_buf_view(&job->id), KG_E_PLUGIN, words);
     job_free(runner, job);
 }
 
@@ -198,13 +199,13 @@ static void end_raised(struct runner *runner, struct job *job)
 {
     kg_auto(kg_buf_free) struct kg_buf words = {0};
     struct finishing finishing = {.job = job};
-    bool told = protect(runner, put_raised, &finishing, &words) == 0;
+    bool told = script_worker_protect(runner, put_raised, &finishing, &words) == 0;
     lua_gc(runner->lua, LUA_GCCOLLECT);
     end_badly(runner, job, kg_buf_terminate(told ? &finishing.json : &words));
     kg_buf_free(&finishing.json);
 }
 
-static int write_question(lua_State *lua)
+static int script_worker_write_question(lua_State *lua)
 {
     struct finishing *finishing = lua_touserdata(lua, 1);
     lua_xmove(finishing->job->coroutine, lua, 1);
@@ -221,19 +222,19 @@ static void park(struct runner *runner, struct job *job, int count)
         end_badly(runner, job, "a handler yielded outside of a coroutine of its own");
         return;
     }
-    if (protect(runner, write_question, &finishing, &words) < 0) {
+    if (script_worker_protect(runner, script_worker_write_question, &finishing, &words) < 0) {
         end_badly(runner, job, words.data);
     } else {
         lua_settop(job->coroutine, 0);
         job->asked = ++runner->last_id;
         job->next = runner->parked;
         runner->parked = job;
-        send_request(runner, job->asked, "kaged.ask", kg_buf_view(&finishing.json));
+        script_worker_send_request(runner, job->asked, "kaged.ask", kg_buf_view(&finishing.json));
     }
     kg_buf_free(&finishing.json);
 }
 
-static void resume(struct runner *runner, struct job *job, int arguments)
+static void script_worker_resume(struct runner *runner, struct job *job, int arguments)
 {
     int count = 0;
     lua_State *outer = runner->running;
@@ -242,7 +243,7 @@ static void resume(struct runner *runner, struct job *job, int arguments)
     int status = lua_resume(job->coroutine, runner->lua, arguments, &count);
     runner->running = outer;
     if (status == LUA_OK)
-        end_well(runner, job);
+        script_worker_end_well(runner, job);
     else if (status == LUA_YIELD)
         park(runner, job, count);
     else
@@ -258,7 +259,7 @@ struct beginning {
 };
 
 /* The prelude's dispatch, the method and its parameters are on the coroutine's stack then. */
-static int begin(lua_State *lua)
+static int script_worker_begin(lua_State *lua)
 {
     struct beginning *beginning = lua_touserdata(lua, 1);
     struct job *job = beginning->job;
@@ -271,17 +272,18 @@ static int begin(lua_State *lua)
     return 0;
 }
 
-static void run(struct runner *runner, struct kg_str id, const char *method, struct kg_str params)
+static void script_worker_run(struct runner *runner, struct kg_str id, const char *method,
+                              struct kg_str params)
 {
     kg_auto(kg_buf_free) struct kg_buf words = {0};
     struct job *job = kg_alloc(sizeof(*job));
     job->reference = LUA_NOREF;
     kg_buf_str(&job->id, id);
     struct beginning beginning = {job, method, params};
-    if (protect(runner, begin, &beginning, &words) < 0)
+    if (script_worker_protect(runner, script_worker_begin, &beginning, &words) < 0)
         end_badly(runner, job, words.data);
     else
-        resume(runner, job, 2);
+        script_worker_resume(runner, job, 2);
 }
 
 struct resuming {
@@ -308,15 +310,15 @@ static void unpark(struct runner *runner, int64_t id, struct kg_str result)
         return; /* nobody waits for it */
     KG_UNLINK(runner->parked, job);
     struct resuming resuming = {job, result.length > 0 ? result : KG_STR("null")};
-    if (protect(runner, push_answer, &resuming, &words) < 0)
+    if (script_worker_protect(runner, push_answer, &resuming, &words) < 0)
         end_badly(runner, job, words.data);
     else
-        resume(runner, job, 1);
+        script_worker_resume(runner, job, 1);
 }
 
 /* -- the greeting ------------------------------------------------------------------------------ */
 
-static char *text_of(struct kg_str params, const char *key)
+static char *script_worker_text_of(struct kg_str params, const char *key)
 {
     struct kg_err err;
     kg_auto(kg_doc_cleanup) struct kg_doc *doc = kg_json_read(params, &err);
@@ -329,29 +331,31 @@ static void initialize(struct runner *runner, struct kg_str id, struct kg_str pa
     kg_auto(kg_buf_free) struct kg_buf result = {0};
     struct kg_json_writer json = kg_json_writer(&result);
     free(runner->name);
-    runner->name = text_of(params, "plugin_name");
+    runner->name = script_worker_text_of(params, "plugin_name");
     free(runner->version);
-    runner->version = text_of(params, "plugin_version");
+    runner->version = script_worker_text_of(params, "plugin_version");
     kg_json_begin(&json, '{');
     kg_json_named_text(&json, "name", runner->name);
     kg_json_named_text(&json, "version", runner->version);
     kg_json_named_int(&json, "api_version", 1);
     kg_json_end(&json, '}');
-    answer(runner, id, "result", kg_buf_view(&result));
+    script_worker_answer(runner, id, "result", kg_buf_view(&result));
 }
 
 /* -- lines ------------------------------------------------------------------------------------- */
 
-static void take_request(struct runner *runner, const struct rpc_message *message)
+static void script_worker_take_request(struct runner *runner, const struct rpc_message *message)
 {
     if (strcmp(message->method, "ping") == 0)
-        answer(runner, message->id_text, "result", KG_STR("{\"status\":\"ok\"}"));
+        script_worker_answer(runner, message->id_text, "result", KG_STR("{\"status\":\"ok\"}"));
     else if (strcmp(message->method, "initialize") == 0)
         initialize(runner, message->id_text, message->params);
     else if (kg_str_starts(kg_str(message->method), "script."))
-        run(runner, message->id_text, message->method + strlen("script."), message->params);
+        script_worker_run(runner, message->id_text, message->method + strlen("script."),
+                          message->params);
     else
-        answer_failure(runner, message->id_text, KG_E_METHOD_NOT_FOUND, "there is no such method");
+        script_worker_answer_failure(runner, message->id_text, KG_E_METHOD_NOT_FOUND,
+                                     "there is no such method");
 }
 
 void runner_take(struct runner *runner, struct kg_str line)
@@ -360,7 +364,7 @@ void runner_take(struct runner *runner, struct kg_str line)
     rpc_parse(line, &message);
     switch (message.kind) {
     case RPC_REQUEST:
-        take_request(runner, &message);
+        script_worker_take_request(runner, &message);
         break;
     case RPC_NOTIFICATION:
         runner->ended |= strcmp(message.method, "shutdown") == 0;
@@ -378,13 +382,13 @@ void runner_take(struct runner *runner, struct kg_str line)
 }
 
 /* Pings do not wait: a script that waits for the daemon is well. */
-static bool on_line(void *data, struct kg_str text)
+static bool script_worker_on_line(void *data, struct kg_str text)
 {
     struct runner *runner = data;
     struct rpc_message message;
     rpc_parse(text, &message);
     if (message.kind == RPC_REQUEST && strcmp(message.method, "ping") == 0) {
-        take_request(runner, &message);
+        script_worker_take_request(runner, &message);
         return true;
     }
     struct line *line = kg_alloc(sizeof(*line) + text.length);
@@ -397,7 +401,7 @@ static bool on_line(void *data, struct kg_str text)
 }
 
 /* Waits for bytes, for at most so long (negative: for ever), and reads once. */
-static void read_more(struct runner *runner, int timeout_ms)
+static void script_worker_read_more(struct runner *runner, int timeout_ms)
 {
     char scratch[READ_BYTES];
     size_t size;
@@ -409,11 +413,12 @@ static void read_more(struct runner *runner, int timeout_ms)
     if (got < 0 && errno != EINTR && errno != EAGAIN)
         runner->failure = -errno;
     runner->ended |= got == 0;
-    if (got > 0 && frame_advance(&runner->frame, space, (size_t)got, on_line, runner) != FRAME_OK)
+    if (got > 0 && frame_advance(&runner->frame, space, (size_t)got, script_worker_on_line,
+                                 runner) != FRAME_OK)
         runner->failure = -EMSGSIZE;
 }
 
-static struct line *take_line(struct runner *runner, struct line **at)
+static struct line *script_worker_take_line(struct runner *runner, struct line **at)
 {
     struct line *line = *at;
     *at = line->next;
@@ -432,8 +437,8 @@ static bool answers(const struct line *line, int64_t id, struct rpc_message *ret
            ret_message->id == id;
 }
 
-static int take_answer(const struct rpc_message *message, struct kg_buf *ret_result,
-                       struct kg_buf *ret_words)
+static int script_worker_take_answer(const struct rpc_message *message, struct kg_buf *ret_result,
+                                     struct kg_buf *ret_words)
 {
     if (message->kind == RPC_ERROR) {
         rpc_error_message(message->error, ret_words);
@@ -449,19 +454,19 @@ int runner_ask(struct runner *runner, const char *method, struct kg_str params,
     struct rpc_message message;
     int64_t id = ++runner->last_id;
     struct line **at = runner->lines_end;
-    send_request(runner, id, method, params);
+    script_worker_send_request(runner, id, method, params);
     while (runner->failure == 0) {
         for (; *at != NULL; at = &(*at)->next) {
             if (!answers(*at, id, &message))
                 continue;
-            struct line *line = take_line(runner, at);
-            int result = take_answer(&message, ret_result, ret_words);
+            struct line *line = script_worker_take_line(runner, at);
+            int result = script_worker_take_answer(&message, ret_result, ret_words);
             free(line);
             return result;
         }
         if (runner->ended)
             break;
-        read_more(runner, -1);
+        script_worker_read_more(runner, -1);
     }
     kg_buf_text(ret_words, "the daemon is gone");
     return -1;
@@ -483,14 +488,14 @@ static int next_due_ms(struct runner *runner)
 {
     kg_auto(kg_buf_free) struct kg_buf words = {0};
     int due_ms = -1;
-    return protect(runner, read_due, &due_ms, &words) == 0 ? due_ms : -1;
+    return script_worker_protect(runner, read_due, &due_ms, &words) == 0 ? due_ms : -1;
 }
 
 int runner_run_due(struct runner *runner)
 {
     int due_ms = next_due_ms(runner);
     if (due_ms == 0)
-        run(runner, KG_STR_NULL, "timer", KG_STR_NULL);
+        script_worker_run(runner, KG_STR_NULL, "timer", KG_STR_NULL);
     return due_ms;
 }
 
@@ -498,12 +503,12 @@ int runner_serve(struct runner *runner)
 {
     while (runner->failure == 0 && (!runner->ended || runner->lines != NULL)) {
         if (runner->lines != NULL) {
-            struct line *line = take_line(runner, &runner->lines);
+            struct line *line = script_worker_take_line(runner, &runner->lines);
             runner_take(runner, (struct kg_str){line->text, line->length});
             free(line);
             continue;
         }
-        read_more(runner, runner_run_due(runner));
+        script_worker_read_more(runner, runner_run_due(runner));
     }
     return runner->failure;
 }
@@ -546,7 +551,7 @@ struct runner *runner_new(const struct options *options, int in_fd, int out_fd, 
                 (long long)options->memory_bytes);
     } else {
         *(struct runner **)lua_getextraspace(runner->lua) = runner;
-        if (protect(runner, open_lua, runner, &words) == 0)
+        if (script_worker_protect(runner, open_lua, runner, &words) == 0)
             return runner;
         kg_fail(err, KG_E_INTERNAL, "Lua does not start: %s", words.data);
     }
@@ -564,7 +569,7 @@ void runner_free(struct runner *runner)
     if (runner->lua != NULL)
         lua_close(runner->lua);
     while (runner->lines != NULL)
-        free(take_line(runner, &runner->lines));
+        free(script_worker_take_line(runner, &runner->lines));
     frame_free(&runner->frame);
     kg_buf_free(&runner->out);
     free(runner->name);

@@ -34,8 +34,8 @@ struct command {
     bool own_index;           /* works on one of its own */
 };
 
-static int start(struct snapshot *snapshot, const struct command *command, struct run_pipes *pipes,
-                 pid_t *ret_pid, struct kg_err *err)
+static int snapshot_git_start(struct snapshot *snapshot, const struct command *command,
+                              struct run_pipes *pipes, pid_t *ret_pid, struct kg_err *err)
 {
     kg_auto(kg_free) char *git_dir = kg_format("--git-dir=%s", snapshot->git_dir);
     kg_auto(kg_free) char *work_tree = kg_format("--work-tree=%s", snapshot->options->folder);
@@ -64,12 +64,12 @@ static int start(struct snapshot *snapshot, const struct command *command, struc
     return result;
 }
 
-static int fail(const struct command *command, struct kg_err *err)
+static int snapshot_git_fail(const struct command *command, struct kg_err *err)
 {
     return kg_fail(err, KG_E_IO, "git %s failed", command->words[0]);
 }
 
-static int read_all(int fd, size_t max, struct kg_buf *out, struct kg_err *err)
+static int snapshot_git_read_all(int fd, size_t max, struct kg_buf *out, struct kg_err *err)
 {
     char bytes[16384];
     ssize_t got;
@@ -86,25 +86,26 @@ static int read_all(int fd, size_t max, struct kg_buf *out, struct kg_err *err)
 }
 
 /* Takes over command->in. What it says on stdout is kept, up to a bound. */
-static int run(struct snapshot *snapshot, const struct command *command, size_t max,
-               struct kg_buf *ret_out, struct kg_err *err)
+static int snapshot_git_run(struct snapshot *snapshot, const struct command *command, size_t max,
+                            struct kg_buf *ret_out, struct kg_err *err)
 {
     kg_auto(run_pipes_free) struct run_pipes pipes = run_pipes_none;
     pid_t pid;
-    int result = start(snapshot, command, &pipes, &pid, err);
+    int result = snapshot_git_start(snapshot, command, &pipes, &pid, err);
     if (result < 0)
         return result;
-    int read = read_all(pipes.ours[STDOUT_FILENO], max, ret_out, err);
+    int read = snapshot_git_read_all(pipes.ours[STDOUT_FILENO], max, ret_out, err);
     kg_close(&pipes.ours[STDOUT_FILENO]);
     if (!run_left_well(pid))
-        return read < 0 ? read : fail(command, err);
+        return read < 0 ? read : snapshot_git_fail(command, err);
     return read;
 }
 
 static int run_simple(struct snapshot *snapshot, const char *const *words, struct kg_err *err)
 {
     kg_auto(kg_buf_free) struct kg_buf out = {0};
-    return run(snapshot, &(struct command){.words = words, .in = -1}, 65536, &out, err);
+    return snapshot_git_run(snapshot, &(struct command){.words = words, .in = -1}, 65536, &out,
+                            err);
 }
 
 /* What a command reads: written before it is started, so that neither waits for the other. */
@@ -123,7 +124,7 @@ static int input_of(const struct kg_buf *text, struct kg_err *err)
 /* -- the repository ---------------------------------------------------------------------------- */
 
 /* The first is left out where the repository's own index is meant. */
-static char **make_environment(void)
+static char **snapshot_git_make_environment(void)
 {
     static const char *const fixed[] = {
         "GIT_INDEX_FILE=" INDEX_FILE,
@@ -165,7 +166,7 @@ int git_open(struct snapshot *snapshot, struct kg_err *err)
 {
     const struct snapshot_options *options = snapshot->options;
     bool is_own = has_repository(snapshot);
-    snapshot->environment = make_environment();
+    snapshot->environment = snapshot_git_make_environment();
     snapshot->is_own = options->way != NULL ? strcmp(options->way, "git") == 0 : is_own;
     if (snapshot->is_own && !is_own)
         return kg_fail(err, KG_E_CONFLICT, "%s has no repository of git any more", options->folder);
@@ -187,13 +188,13 @@ int git_names(struct snapshot *snapshot, struct kg_buf *ret_names, struct kg_err
     const char *const words[] = {"ls-files",           "-z", "--cached", "--others",
                                  "--exclude-standard", NULL};
     const struct command command = {.words = words, .in = -1, .own_index = !snapshot->is_own};
-    return run(snapshot, &command, NAMES_MAX, ret_names, err);
+    return snapshot_git_run(snapshot, &command, NAMES_MAX, ret_names, err);
 }
 
 /* -- contents go in ---------------------------------------------------------------------------- */
 
 /* As git reads a path in a list of lines. */
-static void put_path(struct kg_buf *out, const char *path)
+static void snapshot_git_put_path(struct kg_buf *out, const char *path)
 {
     if (path[0] != '"' && strchr(path, '\n') == NULL) {
         kg_buf_text(out, path);
@@ -211,8 +212,8 @@ static void put_path(struct kg_buf *out, const char *path)
 }
 
 /* What a link leads to, in a file of its own. */
-static int put_link(const struct snapshot *snapshot, const char *path, size_t number,
-                    struct kg_buf *out, struct kg_err *err)
+static int snapshot_git_put_link(const struct snapshot *snapshot, const char *path, size_t number,
+                                 struct kg_buf *out, struct kg_err *err)
 {
     char leads_to[4096];
     const char *name;
@@ -224,7 +225,7 @@ static int put_link(const struct snapshot *snapshot, const char *path, size_t nu
     kg_auto(kg_close) int fd = open(file, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
     if (fd < 0 || kg_write_all(fd, leads_to, (size_t)length) < 0)
         return kg_fail_errno(err, errno, "write %s", file);
-    put_path(out, file);
+    snapshot_git_put_path(out, file);
     return 0;
 }
 
@@ -248,15 +249,15 @@ int git_keep(struct snapshot *snapshot, struct snapshot_list *list, struct kg_er
     int result = 0;
     for (size_t i = 0; i < list->count && result == 0; i++) {
         if (list->items[i].mode == 0120000)
-            result = put_link(snapshot, list->items[i].path, i, &paths, err);
+            result = snapshot_git_put_link(snapshot, list->items[i].path, i, &paths, err);
         else
-            put_path(&paths, list->items[i].path);
+            snapshot_git_put_path(&paths, list->items[i].path);
     }
     int in = result == 0 ? input_of(&paths, err) : -1;
     if (in < 0)
         return result < 0 ? result : -EIO;
     const struct command command = {.words = words, .in = in};
-    result = run(snapshot, &command, NAMES_MAX, &said, err);
+    result = snapshot_git_run(snapshot, &command, NAMES_MAX, &said, err);
     return result < 0 ? result : take_ids(&said, list, err);
 }
 
@@ -264,14 +265,14 @@ static int run_for_id(struct snapshot *snapshot, const struct command *command,
                       char ret_id[SNAPSHOT_ID_MAX], struct kg_err *err)
 {
     kg_auto(kg_buf_free) struct kg_buf said = {0};
-    int result = run(snapshot, command, 4096, &said, err);
+    int result = snapshot_git_run(snapshot, command, 4096, &said, err);
     if (result < 0)
         return result;
     struct kg_str id = kg_str(kg_buf_terminate(&said));
     while (id.length > 0 && id.data[id.length - 1] == '\n')
         id.length--;
     if (id.length == 0 || id.length >= SNAPSHOT_ID_MAX)
-        return fail(command, err);
+        return snapshot_git_fail(command, err);
     kg_str_copy(id, ret_id, SNAPSHOT_ID_MAX);
     return 0;
 }
@@ -292,7 +293,7 @@ int git_write_tree(struct snapshot *snapshot, const struct snapshot_list *list,
     if (in < 0)
         return -EIO;
     const struct command filling = {.words = fill, .in = in, .own_index = true};
-    int result = run(snapshot, &filling, 4096, &said, err);
+    int result = snapshot_git_run(snapshot, &filling, 4096, &said, err);
     const struct command writing = {.words = write, .in = -1, .own_index = true};
     return result < 0 ? result : run_for_id(snapshot, &writing, ret_tree, err);
 }
@@ -316,7 +317,7 @@ void git_drop_refs(struct snapshot *snapshot, char *const *refs)
 /* -- contents come out ------------------------------------------------------------------------- */
 
 /* "MODE blob ID\tPATH" */
-static int take_row(struct snapshot_list *list, char *row, struct kg_err *err)
+static int snapshot_git_take_row(struct snapshot_list *list, char *row, struct kg_err *err)
 {
     unsigned mode = 0;
     char id[SNAPSHOT_ID_MAX] = "", type[8] = "";
@@ -340,11 +341,11 @@ int git_read_tree(struct snapshot *snapshot, const char *tree, struct snapshot_l
     const char *const words[] = {"ls-tree", "-r", "-z", "--full-tree", tree, NULL};
     kg_auto(kg_buf_free) struct kg_buf rows = {0};
     const struct command command = {.words = words, .in = -1};
-    int result = run(snapshot, &command, NAMES_MAX, &rows, err);
+    int result = snapshot_git_run(snapshot, &command, NAMES_MAX, &rows, err);
     kg_buf_terminate(&rows);
     for (size_t at = 0; at < rows.length && result == 0;) {
         size_t length = strlen(rows.data + at);
-        result = take_row(ret_list, rows.data + at, err);
+        result = snapshot_git_take_row(ret_list, rows.data + at, err);
         at += length + 1;
     }
     if (result == 0 && ret_list->count > 0)
@@ -379,7 +380,7 @@ int git_contents(struct snapshot *snapshot, const struct snapshot_file *const *f
         kg_buf_printf(&ids, "%s\n", files[i]->id);
     int in = input_of(&ids, err);
     const struct command command = {.words = words, .in = in};
-    int result = in < 0 ? -EIO : start(snapshot, &command, &pipes, &pid, err);
+    int result = in < 0 ? -EIO : snapshot_git_start(snapshot, &command, &pipes, &pid, err);
     if (result < 0)
         return result;
     FILE *from = fdopen(kg_steal_fd(&pipes.ours[STDOUT_FILENO]), "r");
@@ -390,5 +391,5 @@ int git_contents(struct snapshot *snapshot, const struct snapshot_file *const *f
     }
     if (from != NULL)
         fclose(from);
-    return run_left_well(pid) || result < 0 ? result : fail(&command, err);
+    return run_left_well(pid) || result < 0 ? result : snapshot_git_fail(&command, err);
 }

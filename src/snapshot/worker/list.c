@@ -34,7 +34,7 @@ struct snapshot_file *snapshot_list_add(struct snapshot_list *list, struct kg_st
 }
 
 /* A name may have any bytes; what is told is text. */
-static void put_path(struct kg_json_writer *json, const char *path)
+static void snapshot_list_put_path(struct kg_json_writer *json, const char *path)
 {
     kg_auto(kg_buf_free) struct kg_buf text = {0};
     struct kg_str rest = kg_str(path);
@@ -57,7 +57,7 @@ void snapshot_tell(struct snapshot_told *told, const char *path, const char *key
     struct kg_json_writer json = kg_json_writer(&told->json);
     json.comma = told->json.length > 0;
     kg_json_begin(&json, '{');
-    put_path(&json, path);
+    snapshot_list_put_path(&json, path);
     kg_json_named_text(&json, key, value);
     kg_json_end(&json, '}');
 }
@@ -79,7 +79,8 @@ int snapshot_open_parent(int folder, const char *path, bool make, const char **r
     return at;
 }
 
-static bool look_at(const struct snapshot *snapshot, const char *path, struct stat *ret_there)
+static bool snapshot_list_look_at(const struct snapshot *snapshot, const char *path,
+                                  struct stat *ret_there)
 {
     const char *name;
     kg_auto(kg_close) int parent = snapshot_open_parent(snapshot->folder, path, false, &name);
@@ -102,12 +103,12 @@ static const char *reason_against(const struct snapshot *snapshot, const char *p
     return NULL;
 }
 
-static int add_file(struct snapshot *snapshot, struct snapshot_list *list, const char *path,
-                    struct kg_err *err)
+static int snapshot_list_add_file(struct snapshot *snapshot, struct snapshot_list *list,
+                                  const char *path, struct kg_err *err)
 {
     const struct snapshot_options *options = snapshot->options;
     struct stat there;
-    if (!look_at(snapshot, path, &there))
+    if (!snapshot_list_look_at(snapshot, path, &there))
         return 0; /* it was deleted */
     const char *reason = reason_against(snapshot, path, &there);
     if (reason != NULL) {
@@ -166,7 +167,7 @@ int snapshot_list_files(struct snapshot *snapshot, struct snapshot_list *ret_lis
         if (length > 0 && list[i][length - 1] == '/')
             snapshot_tell(&snapshot->left_out, list[i], "why", "it is a repository of its own");
         else if (length > 0)
-            result = add_file(snapshot, ret_list, list[i], err);
+            result = snapshot_list_add_file(snapshot, ret_list, list[i], err);
     }
     free(list);
     return result;

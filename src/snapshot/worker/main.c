@@ -44,7 +44,8 @@ static int parse_word(const char *word, struct snapshot_options *options, struct
     return 0;
 }
 
-static int parse(int count, char **words, struct snapshot_options *options, struct kg_err *err)
+static int snapshot_parse(int count, char **words, struct snapshot_options *options,
+                          struct kg_err *err)
 {
     int result = 0;
     kg_options_preset(numbers, options);
@@ -68,7 +69,7 @@ static void put_told(struct kg_json_writer *json, const char *key, const char *c
     kg_json_named_int(json, count_key, (int64_t)told->count);
 }
 
-static void print(const struct snapshot *snapshot, const char *tree, size_t files)
+static void snapshot_print(const struct snapshot *snapshot, const char *tree, size_t files)
 {
     kg_auto(kg_buf_free) struct kg_buf out = {0};
     struct kg_json_writer json = kg_json_writer(&out);
@@ -85,7 +86,7 @@ static void print(const struct snapshot *snapshot, const char *tree, size_t file
 }
 
 /* The tree of now, which a restore could be undone with; then what was asked for. */
-static int work(struct snapshot *snapshot, struct kg_err *err)
+static int snapshot_work(struct snapshot *snapshot, struct kg_err *err)
 {
     const struct snapshot_options *options = snapshot->options;
     kg_auto(snapshot_list_clear) struct snapshot_list now = {0}, then = {0};
@@ -105,11 +106,11 @@ static int work(struct snapshot *snapshot, struct kg_err *err)
     if (result == 0 && options->tree != NULL)
         result = snapshot_change(snapshot, &now, &then, strcmp(options->act, "restore") == 0, err);
     if (result == 0)
-        print(snapshot, tree, now.count);
+        snapshot_print(snapshot, tree, now.count);
     return result;
 }
 
-static int run(const struct snapshot_options *options, struct kg_err *err)
+static int snapshot_main_run(const struct snapshot_options *options, struct kg_err *err)
 {
     struct snapshot snapshot = {.options = options};
     snapshot.folder = open(options->folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -117,7 +118,7 @@ static int run(const struct snapshot_options *options, struct kg_err *err)
         return kg_fail_errno(err, errno, "open %s", options->folder);
     int result = git_open(&snapshot, err);
     if (result == 0)
-        result = work(&snapshot, err);
+        result = snapshot_work(&snapshot, err);
     git_close(&snapshot);
     kg_buf_free(&snapshot.left_out.json);
     kg_buf_free(&snapshot.changes.json);
@@ -129,10 +130,10 @@ int main(int count, char **words)
 {
     struct snapshot_options options = {0};
     struct kg_err err = {0};
-    int result = parse(count, words, &options, &err);
+    int result = snapshot_parse(count, words, &options, &err);
     if (result == 0) {
         kg_confine(022, FILE_BYTES, OPEN_FILES);
-        result = run(&options, &err);
+        result = snapshot_main_run(&options, &err);
     }
     kg_list_free(options.drop);
     if (result < 0)

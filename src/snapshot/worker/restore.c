@@ -17,7 +17,7 @@
 /* -- removing ---------------------------------------------------------------------------------- */
 
 /* Folders that are empty by that go, too. */
-static void remove_folders(int folder, const char *path)
+static void snapshot_restore_remove_folders(int folder, const char *path)
 {
     kg_auto(kg_free) char *above = kg_strdup(path);
     char *slash;
@@ -38,19 +38,19 @@ static int remove_file(const struct snapshot *snapshot, const char *path, struct
         return 0;
     if (unlinkat(parent, name, 0) < 0 && errno != ENOENT)
         return kg_fail_errno(err, errno, "remove %s", path);
-    remove_folders(snapshot->folder, path);
+    snapshot_restore_remove_folders(snapshot->folder, path);
     return 0;
 }
 
 /* -- writing ----------------------------------------------------------------------------------- */
 
-static int make_link(int parent, struct kg_str leads_to)
+static int snapshot_restore_make_link(int parent, struct kg_str leads_to)
 {
     kg_auto(kg_free) char *text = kg_str_dup(leads_to);
     return symlinkat(text, parent, BESIDE) < 0 ? -errno : 0;
 }
 
-static int make_file(int parent, unsigned mode, struct kg_str content)
+static int snapshot_restore_make_file(int parent, unsigned mode, struct kg_str content)
 {
     mode_t rights = mode == 0100755 ? 0777 : 0666;
     kg_auto(kg_close) int fd =
@@ -69,8 +69,8 @@ static int keep_rights(int parent, const char *name, unsigned mode)
     return fchmodat(parent, BESIDE, rights, 0) < 0 ? -errno : 0;
 }
 
-static int write_file(void *data, const struct snapshot_file *file, struct kg_str content,
-                      struct kg_err *err)
+static int snapshot_restore_write_file(void *data, const struct snapshot_file *file,
+                                       struct kg_str content, struct kg_err *err)
 {
     const struct snapshot *snapshot = data;
     const char *name;
@@ -79,7 +79,8 @@ static int write_file(void *data, const struct snapshot_file *file, struct kg_st
         return kg_fail_errno(err, errno, "open the folder of %s", file->path);
     (void)unlinkat(parent, BESIDE, 0);
     bool is_link = file->mode == 0120000;
-    int result = is_link ? make_link(parent, content) : make_file(parent, file->mode, content);
+    int result = is_link ? snapshot_restore_make_link(parent, content)
+                         : snapshot_restore_make_file(parent, file->mode, content);
     if (result == 0 && !is_link)
         result = keep_rights(parent, name, file->mode);
     if (result == 0 && renameat(parent, BESIDE, parent, name) < 0)
@@ -98,7 +99,7 @@ struct changes {
 };
 
 /* Something is there that no snapshot has: it stays. */
-static bool is_in_the_way(const struct snapshot *snapshot, const char *path)
+static bool snapshot_restore_is_in_the_way(const struct snapshot *snapshot, const char *path)
 {
     const char *name;
     struct stat there;
@@ -107,10 +108,10 @@ static bool is_in_the_way(const struct snapshot *snapshot, const char *path)
            !S_ISDIR(there.st_mode);
 }
 
-static void add_new(struct snapshot *snapshot, const struct snapshot_file *file,
-                    struct changes *changes)
+static void snapshot_restore_add_new(struct snapshot *snapshot, const struct snapshot_file *file,
+                                     struct changes *changes)
 {
-    if (is_in_the_way(snapshot, file->path)) {
+    if (snapshot_restore_is_in_the_way(snapshot, file->path)) {
         snapshot_tell(&snapshot->left_out, file->path, "why", "another file is in its place");
         return;
     }
@@ -127,8 +128,8 @@ static void add_other(struct snapshot *snapshot, const struct snapshot_file *now
     changes->written[changes->written_count++] = then;
 }
 
-static void compare(struct snapshot *snapshot, const struct snapshot_list *now,
-                    const struct snapshot_list *then, struct changes *changes)
+static void snapshot_restore_compare(struct snapshot *snapshot, const struct snapshot_list *now,
+                                     const struct snapshot_list *then, struct changes *changes)
 {
     changes->removed = kg_alloc_array(now->count + 1, sizeof(changes->removed[0]));
     changes->written = kg_alloc_array(then->count + 1, sizeof(changes->written[0]));
@@ -139,7 +140,7 @@ static void compare(struct snapshot *snapshot, const struct snapshot_list *now,
         if (order == 0) {
             add_other(snapshot, &now->items[i++], &then->items[j++], changes);
         } else if (order > 0) {
-            add_new(snapshot, &then->items[j++], changes);
+            snapshot_restore_add_new(snapshot, &then->items[j++], changes);
         } else {
             snapshot_tell(&snapshot->changes, now->items[i].path, "change", "removed");
             changes->removed[changes->removed_count++] = &now->items[i++];
@@ -152,12 +153,12 @@ int snapshot_change(struct snapshot *snapshot, const struct snapshot_list *now,
 {
     struct changes changes = {0};
     int result = 0;
-    compare(snapshot, now, then, &changes);
+    snapshot_restore_compare(snapshot, now, then, &changes);
     for (size_t i = 0; apply && i < changes.removed_count && result == 0; i++)
         result = remove_file(snapshot, changes.removed[i]->path, err);
     if (apply && result == 0 && changes.written_count > 0)
-        result = git_contents(snapshot, changes.written, changes.written_count, write_file,
-                              snapshot, err);
+        result = git_contents(snapshot, changes.written, changes.written_count,
+                              snapshot_restore_write_file, snapshot, err);
     free(changes.removed);
     free(changes.written);
     return result;

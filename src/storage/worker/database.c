@@ -85,7 +85,7 @@ int database_fail(struct database *database, int sqlite_code, struct failure *fa
 
 /* -- time -------------------------------------------------------------------------------------- */
 
-static int on_progress(void *data)
+static int database_on_progress(void *data)
 {
     const struct database *database = data;
     return kg_monotonic_ns() > database->deadline_ns;
@@ -173,7 +173,7 @@ void database_refresh_guard(struct database *database)
 
 /* -- opening ----------------------------------------------------------------------------------- */
 
-static int set_limits(sqlite3 *handle, const struct options *options)
+static int database_set_limits(sqlite3 *handle, const struct options *options)
 {
     const struct {
         int id;
@@ -225,8 +225,8 @@ static int set_switches(sqlite3 *handle)
 }
 
 /* Runs one statement of ours; *ret_text is its first column, or "". */
-static int ask(struct database *database, const char *sql, char *ret_text, size_t size,
-               struct failure *failure)
+static int database_ask(struct database *database, const char *sql, char *ret_text, size_t size,
+                        struct failure *failure)
 {
     sqlite3_stmt *query = database_query(database, sql, failure);
     if (query == NULL)
@@ -241,10 +241,10 @@ static int ask(struct database *database, const char *sql, char *ret_text, size_
     return result;
 }
 
-static int tell(struct database *database, const char *sql, struct failure *failure)
+static int database_tell(struct database *database, const char *sql, struct failure *failure)
 {
     char ignored[32];
-    return ask(database, sql, ignored, sizeof(ignored), failure);
+    return database_ask(database, sql, ignored, sizeof(ignored), failure);
 }
 
 /*
@@ -255,12 +255,12 @@ static int tell(struct database *database, const char *sql, struct failure *fail
 static int switch_to_wal(struct database *database, struct failure *failure)
 {
     char mode[32];
-    if (ask(database, "PRAGMA journal_mode", mode, sizeof(mode), failure) < 0)
+    if (database_ask(database, "PRAGMA journal_mode", mode, sizeof(mode), failure) < 0)
         return -1;
     if (strcmp(mode, "wal") == 0)
         return 0;
-    if (tell(database, "PRAGMA journal_mode = MEMORY", failure) < 0 ||
-        ask(database, "PRAGMA journal_mode = WAL", mode, sizeof(mode), failure) < 0)
+    if (database_tell(database, "PRAGMA journal_mode = MEMORY", failure) < 0 ||
+        database_ask(database, "PRAGMA journal_mode = WAL", mode, sizeof(mode), failure) < 0)
         return -1;
     if (strcmp(mode, "wal") == 0)
         return 0;
@@ -274,14 +274,14 @@ static int bound_size(struct database *database, struct failure *failure)
     char pragma[96];
     snprintf(pragma, sizeof(pragma), "PRAGMA max_page_count = %lld",
              (long long)(options->size_bytes / (page_bytes ? page_bytes : 4096)));
-    if (tell(database, pragma, failure) < 0)
+    if (database_tell(database, pragma, failure) < 0)
         return -1;
     snprintf(pragma, sizeof(pragma), "PRAGMA cache_size = -%lld",
              (long long)(options->cache_bytes / 1024));
-    return tell(database, pragma, failure);
+    return database_tell(database, pragma, failure);
 }
 
-static int set_up(struct database *database, struct failure *failure)
+static int database_set_up(struct database *database, struct failure *failure)
 {
     static const char *const before_wal[] = {
         "PRAGMA locking_mode = EXCLUSIVE", /* first: then the WAL needs no shared memory */
@@ -289,18 +289,18 @@ static int set_up(struct database *database, struct failure *failure)
         "PRAGMA cell_size_check = ON",     "PRAGMA page_size = 4096",
     };
     for (size_t i = 0; i < KG_COUNT(before_wal); i++)
-        if (tell(database, before_wal[i], failure) < 0)
+        if (database_tell(database, before_wal[i], failure) < 0)
             return -1;
     int persist = 1;
     sqlite3_file_control(database->handle, "main", SQLITE_FCNTL_PERSIST_WAL, &persist);
     const char *sync =
         database->options->sync_full ? "PRAGMA synchronous = FULL" : "PRAGMA synchronous = NORMAL";
-    if (switch_to_wal(database, failure) < 0 || tell(database, sync, failure) < 0 ||
-        tell(database, "PRAGMA journal_size_limit = " WAL_KEPT_BYTES, failure) < 0 ||
+    if (switch_to_wal(database, failure) < 0 || database_tell(database, sync, failure) < 0 ||
+        database_tell(database, "PRAGMA journal_size_limit = " WAL_KEPT_BYTES, failure) < 0 ||
         bound_size(database, failure) < 0)
         return -1;
     /* Reads the whole schema, so that a damaged one shows now. */
-    return tell(database, "SELECT count(*) FROM sqlite_schema", failure);
+    return database_tell(database, "SELECT count(*) FROM sqlite_schema", failure);
 }
 
 /*
@@ -315,7 +315,7 @@ static void last_insert_rowid(sqlite3_context *context, int count, sqlite3_value
     sqlite3_result_int64(context, rowid != 0 ? rowid : database->rowid_before);
 }
 
-static int open_file(struct database *database)
+static int database_open_file(struct database *database)
 {
     const struct options *options = database->options;
     /* One thread, no mutexes; and a name that looks like a URI is still only a name. */
@@ -325,7 +325,7 @@ static int open_file(struct database *database)
     int code = sqlite3_open_v2(options->file, &database->handle,
                                SQLITE_OPEN_READWRITE | SQLITE_OPEN_EXRESCODE, NULL);
     if (code == SQLITE_OK)
-        code = set_limits(database->handle, options);
+        code = database_set_limits(database->handle, options);
     if (code == SQLITE_OK)
         code = set_switches(database->handle);
     if (code == SQLITE_OK)
@@ -339,24 +339,24 @@ static int open_file(struct database *database)
     return code;
 }
 
-static void cleanup(struct database **database)
+static void database_cleanup(struct database **database)
 {
     database_close(*database);
 }
 
 struct database *database_open(const struct options *options, struct failure *failure)
 {
-    kg_auto(cleanup) struct database *database = kg_alloc(sizeof(*database));
+    kg_auto(database_cleanup) struct database *database = kg_alloc(sizeof(*database));
     database->options = options;
     database->cache = statement_cache_new();
-    int code = open_file(database);
+    int code = database_open_file(database);
     if (code != SQLITE_OK) {
         failure_sqlite(failure, code, sqlite3_errstr(code));
         return NULL;
     }
-    if (set_up(database, failure) < 0)
+    if (database_set_up(database, failure) < 0)
         return NULL;
-    sqlite3_progress_handler(database->handle, PROGRESS_STEPS, on_progress, database);
+    sqlite3_progress_handler(database->handle, PROGRESS_STEPS, database_on_progress, database);
     database->guard.trusted = false;
     return kg_steal(&database);
 }

@@ -58,17 +58,18 @@ static const struct guard_rule rule_transaction = {
 static const struct guard_rule rule_read_only = {
     "read_only", KG_E_STORAGE_DENIED, "the statement writes, and this request may only read%s"};
 
-static void explain(const struct guard_rule *rule, const char *object, struct failure *failure)
+static void storage_guard_explain(const struct guard_rule *rule, const char *object,
+                                  struct failure *failure)
 {
     failure_set(failure, rule->code, rule->name, rule->sentence, object);
 }
 
 void guard_refuse_write(struct failure *failure)
 {
-    explain(&rule_read_only, "", failure);
+    storage_guard_explain(&rule_read_only, "", failure);
 }
 
-static int refuse(struct guard *guard, const struct guard_rule *rule, const char *object)
+static int guard_refuse(struct guard *guard, const struct guard_rule *rule, const char *object)
 {
     if (guard->broken == NULL) {
         guard->broken = rule;
@@ -79,15 +80,15 @@ static int refuse(struct guard *guard, const struct guard_rule *rule, const char
 
 /* -- names ------------------------------------------------------------------------------------- */
 
-static bool same(const char *a, const char *b)
+static bool guard_same(const char *a, const char *b)
 {
     return a != NULL && b != NULL && strcasecmp(a, b) == 0;
 }
 
-static bool is_listed(const char *name, const char *const *list)
+static bool guard_is_listed(const char *name, const char *const *list)
 {
     for (; *list != NULL; list++)
-        if (same(name, *list))
+        if (guard_same(name, *list))
             return true;
     return false;
 }
@@ -193,7 +194,7 @@ static int check_table_named(struct guard *guard, const struct question *questio
                              const char *table)
 {
     if (is_shadow(guard, table) && (question->inside != NULL || mentions(guard->sql, table)))
-        return refuse(guard, &rule_shadow, table);
+        return guard_refuse(guard, &rule_shadow, table);
     return SQLITE_OK;
 }
 
@@ -213,66 +214,66 @@ static int check_second_table(struct guard *guard, const struct question *questi
  */
 static int check_read(struct guard *guard, const struct question *question)
 {
-    if (!is_listed(question->first, schema_tables))
+    if (!guard_is_listed(question->first, schema_tables))
         return check_first_table(guard, question);
-    bool by_rowid = guard->schema_rowid && same(question->second, "ROWID");
+    bool by_rowid = guard->schema_rowid && guard_same(question->second, "ROWID");
     guard->schema_rowid = false;
     if (by_rowid || (guard->seen & GUARD_READS_SCHEMA) != 0)
         return SQLITE_OK;
-    return refuse(guard, &rule_schema_table, question->first);
+    return guard_refuse(guard, &rule_schema_table, question->first);
 }
 
 /* A plugin's own UPDATE of the schema table is refused by SQLite itself; see guard_explain. */
 static int check_update(struct guard *guard, const struct question *question)
 {
-    if (is_listed(question->first, schema_tables))
+    if (guard_is_listed(question->first, schema_tables))
         guard->schema_rowid = true;
     return check_first_table(guard, question);
 }
 
 static int check_alter(struct guard *guard, const struct question *question)
 {
-    if (!same(question->first, "main"))
-        return refuse(guard, same(question->first, "temp") ? &rule_temp : &rule_schema,
-                      question->first);
+    if (!guard_same(question->first, "main"))
+        return guard_refuse(guard, guard_same(question->first, "temp") ? &rule_temp : &rule_schema,
+                            question->first);
     return check_second_table(guard, question);
 }
 
 static int check_module(struct guard *guard, const struct question *question)
 {
-    if (!is_listed(question->second, allowed_modules))
-        return refuse(guard, &rule_module, question->second);
+    if (!guard_is_listed(question->second, allowed_modules))
+        return guard_refuse(guard, &rule_module, question->second);
     return SQLITE_OK;
 }
 
 static int check_function(struct guard *guard, const struct question *question)
 {
-    if (is_listed(question->second, denied_functions))
-        return refuse(guard, &rule_function, question->second);
+    if (guard_is_listed(question->second, denied_functions))
+        return guard_refuse(guard, &rule_function, question->second);
     return SQLITE_OK;
 }
 
 static int check_pragma(struct guard *guard, const struct question *question)
 {
     for (size_t i = 0; i < KG_COUNT(pragmas); i++) {
-        if (!same(question->first, pragmas[i].name))
+        if (!guard_same(question->first, pragmas[i].name))
             continue;
         if (pragmas[i].writes && guard->read_only)
-            return refuse(guard, &rule_read_only, "");
+            return guard_refuse(guard, &rule_read_only, "");
         if (question->second == NULL || pragmas[i].any_value ||
-            is_listed(question->second, pragmas[i].values))
+            guard_is_listed(question->second, pragmas[i].values))
             return SQLITE_OK;
         break;
     }
-    return refuse(guard, &rule_pragma, question->first);
+    return guard_refuse(guard, &rule_pragma, question->first);
 }
 
 static int check_attach(struct guard *guard, const struct question *question)
 {
     if (!guard->vacuuming)
-        return refuse(guard, &rule_attach, question->first);
+        return guard_refuse(guard, &rule_attach, question->first);
     if (question->first == NULL || question->first[0] != '\0')
-        return refuse(guard, &rule_vacuum_into, question->first);
+        return guard_refuse(guard, &rule_vacuum_into, question->first);
     return SQLITE_OK;
 }
 
@@ -280,13 +281,13 @@ static int check_transaction(struct guard *guard, const struct question *questio
 {
     if (guard->vacuuming)
         return SQLITE_OK;
-    return refuse(guard, &rule_transaction,
-                  question->action == SQLITE_SAVEPOINT ? "SAVEPOINT" : question->first);
+    return guard_refuse(guard, &rule_transaction,
+                        question->action == SQLITE_SAVEPOINT ? "SAVEPOINT" : question->first);
 }
 
 static int check_temp(struct guard *guard, const struct question *question)
 {
-    return refuse(guard, &rule_temp, question->first);
+    return guard_refuse(guard, &rule_temp, question->first);
 }
 
 /* -- the authorizer ---------------------------------------------------------------------------- */
@@ -337,20 +338,20 @@ static const struct {
  * The schema must be main. ALTER names it elsewhere, and rewrites the temporary schema table as
  * well, which is empty; a VACUUM has a schema of its own.
  */
-static int check_schema(struct guard *guard, const struct question *question)
+static int guard_check_schema(struct guard *guard, const struct question *question)
 {
-    if (question->schema == NULL || same(question->schema, "main") ||
+    if (question->schema == NULL || guard_same(question->schema, "main") ||
         question->action == SQLITE_ALTER_TABLE)
         return SQLITE_OK;
-    if (guard->vacuuming && same(question->schema, "vacuum_db"))
+    if (guard->vacuuming && guard_same(question->schema, "vacuum_db"))
         return SQLITE_OK;
-    if (!same(question->schema, "temp"))
-        return refuse(guard, &rule_schema, question->schema);
-    if ((guard->seen & GUARD_READS_SCHEMA) != 0 && is_listed(question->first, schema_tables))
+    if (!guard_same(question->schema, "temp"))
+        return guard_refuse(guard, &rule_schema, question->schema);
+    if ((guard->seen & GUARD_READS_SCHEMA) != 0 && guard_is_listed(question->first, schema_tables))
         return SQLITE_OK;
-    if (is_listed(question->first, schema_tables) && question->action == SQLITE_READ)
-        return refuse(guard, &rule_schema_table, question->first);
-    return refuse(guard, &rule_temp, "temp");
+    if (guard_is_listed(question->first, schema_tables) && question->action == SQLITE_READ)
+        return guard_refuse(guard, &rule_schema_table, question->first);
+    return guard_refuse(guard, &rule_temp, "temp");
 }
 
 static int authorize(void *data, int action, const char *first, const char *second,
@@ -363,10 +364,10 @@ static int authorize(void *data, int action, const char *first, const char *seco
     if (action < 0 || (size_t)action >= KG_COUNT(actions) || actions[action].check == NULL) {
         char number[16];
         snprintf(number, sizeof(number), "%d", action);
-        return refuse(guard, &rule_action, number);
+        return guard_refuse(guard, &rule_action, number);
     }
     guard->seen |= actions[action].marks;
-    int verdict = check_schema(guard, &question);
+    int verdict = guard_check_schema(guard, &question);
     if (verdict == SQLITE_OK && !(guard->vacuuming && action == SQLITE_READ))
         verdict = actions[action].check(guard, &question);
     return verdict;
@@ -384,22 +385,22 @@ static const struct guard_rule *rule_of_table(const char *name)
     const char *table = dot ? dot + 1 : name;
     if (strncasecmp(table, "plugin_", 7) == 0)
         return &rule_other_plugin;
-    return is_listed(table, denied_tables) ? &rule_module : NULL;
+    return guard_is_listed(table, denied_tables) ? &rule_module : NULL;
 }
 
 static const struct guard_rule *rule_of_module(const char *name)
 {
-    return is_listed(name, allowed_modules) ? NULL : &rule_module;
+    return guard_is_listed(name, allowed_modules) ? NULL : &rule_module;
 }
 
 static const struct guard_rule *rule_of_function(const char *name)
 {
-    return is_listed(name, denied_functions) ? &rule_function : NULL;
+    return guard_is_listed(name, denied_functions) ? &rule_function : NULL;
 }
 
 static const struct guard_rule *rule_of_schema(const char *name)
 {
-    return same(name, "temp") ? &rule_temp : &rule_schema;
+    return guard_same(name, "temp") ? &rule_temp : &rule_schema;
 }
 
 static const struct guard_rule *rule_of_unsafe(const char *name)
@@ -409,7 +410,7 @@ static const struct guard_rule *rule_of_unsafe(const char *name)
 
 static const struct guard_rule *rule_of_locked(const char *name)
 {
-    return is_listed(name, schema_tables) ? &rule_schema_table : &rule_shadow;
+    return guard_is_listed(name, schema_tables) ? &rule_schema_table : &rule_shadow;
 }
 
 static const struct {
@@ -429,8 +430,8 @@ static const struct {
 };
 
 /* Whether the message is made of these words around a name. */
-static bool find_name(const char *message, const char *before, const char *after, char *ret_name,
-                      size_t size)
+static bool guard_find_name(const char *message, const char *before, const char *after,
+                            char *ret_name, size_t size)
 {
     size_t length = strlen(message), head = strlen(before), tail = strlen(after);
     if (length < head + tail || strncmp(message, before, head) != 0 ||
@@ -444,19 +445,19 @@ bool guard_explain(const struct guard *guard, int sqlite_code, const char *messa
                    struct failure *failure)
 {
     if (guard->broken != NULL && sqlite_code != SQLITE_OK) {
-        explain(guard->broken, guard->object, failure);
+        storage_guard_explain(guard->broken, guard->object, failure);
         return true;
     }
     if ((sqlite_code & 0xFF) != SQLITE_ERROR)
         return false;
     for (size_t i = 0; i < KG_COUNT(sayings); i++) {
         char name[sizeof(guard->object)];
-        if (!find_name(message, sayings[i].before, sayings[i].after, name, sizeof(name)))
+        if (!guard_find_name(message, sayings[i].before, sayings[i].after, name, sizeof(name)))
             continue;
         const struct guard_rule *rule = sayings[i].rule(name);
         if (rule == NULL)
             return false;
-        explain(rule, name, failure);
+        storage_guard_explain(rule, name, failure);
         return true;
     }
     return false;

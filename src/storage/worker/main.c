@@ -19,7 +19,7 @@
 #define OPEN_FILES 16
 #define WAL_SLACK  (INT64_C(64) << 20) /* a WAL holds at most every page once, and a little */
 
-static int leave(enum worker_exit code, const char *why)
+static int storage_leave(enum worker_exit code, const char *why)
 {
     fprintf(stderr, "kaged-storage: %s\n", why);
     return (int)code;
@@ -41,7 +41,7 @@ static void input_free(struct input *input)
  * Reads until there is a whole line; *ret_lines is all whole lines. 0 at the end of stdin, negative
  * errno on failure.
  */
-static int read_lines(struct input *input, size_t line_max, struct kg_str *ret_lines)
+static int storage_read_lines(struct input *input, size_t line_max, struct kg_str *ret_lines)
 {
     struct kg_buf *bytes = &input->bytes;
     kg_buf_consume(bytes, input->served);
@@ -65,19 +65,19 @@ static int read_lines(struct input *input, size_t line_max, struct kg_str *ret_l
     }
 }
 
-static int serve(struct worker *worker)
+static int storage_serve(struct worker *worker)
 {
     kg_auto(input_free) struct input input = {0};
     struct kg_str lines = KG_STR_NULL;
     int result;
-    while ((result = read_lines(&input, (size_t)worker->options->line_bytes, &lines)) > 0) {
+    while ((result = storage_read_lines(&input, (size_t)worker->options->line_bytes, &lines)) > 0) {
         result = serve_lines(worker, lines, STDOUT_FILENO);
         if (result < 0)
             break;
         if (worker->database->corrupt)
-            return leave(WORKER_CORRUPT, "the database is damaged");
+            return storage_leave(WORKER_CORRUPT, "the database is damaged");
     }
-    return result < 0 ? leave(WORKER_IO, strerror(-result)) : WORKER_DONE;
+    return result < 0 ? storage_leave(WORKER_IO, strerror(-result)) : WORKER_DONE;
 }
 
 /* -- life -------------------------------------------------------------------------------------- */
@@ -87,10 +87,11 @@ static int serve_without(const struct options *options, const struct failure *fa
 {
     kg_auto(input_free) struct input input = {0};
     struct kg_str lines = KG_STR_NULL;
-    if (read_lines(&input, (size_t)options->line_bytes, &lines) > 0)
+    if (storage_read_lines(&input, (size_t)options->line_bytes, &lines) > 0)
         serve_failure(lines, failure, STDOUT_FILENO);
-    return leave(database_is_damage(failure->sqlite_code) ? WORKER_CORRUPT : WORKER_CANNOT_OPEN,
-                 failure->message);
+    return storage_leave(database_is_damage(failure->sqlite_code) ? WORKER_CORRUPT
+                                                                  : WORKER_CANNOT_OPEN,
+                         failure->message);
 }
 
 int main(int count, char **words)
@@ -99,13 +100,13 @@ int main(int count, char **words)
     struct kg_err err;
     struct failure failure;
     if (options_parse(count, words, &options, &err) < 0)
-        return leave(WORKER_USAGE, err.message);
+        return storage_leave(WORKER_USAGE, err.message);
     /* No core with the plugin's rows in it. */
     kg_confine(077, 2 * options.size_bytes + WAL_SLACK, OPEN_FILES);
     struct worker worker = {.options = &options, .database = database_open(&options, &failure)};
     if (worker.database == NULL)
         return serve_without(&options, &failure);
-    int code = serve(&worker);
+    int code = storage_serve(&worker);
     database_close(worker.database);
     kg_buf_free(&worker.out);
     kg_buf_free(&worker.scratch);

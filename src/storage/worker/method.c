@@ -16,7 +16,7 @@ struct asked {
     struct kg_str value[KEY_COUNT]; /* spans; data NULL: absent */
 };
 
-static enum key find_key(struct kg_str raw, bool escaped)
+static enum key method_find_key(struct kg_str raw, bool escaped)
 {
     enum key key = 0;
     while (key < KEY_COUNT && !kg_json_raw_is(raw, escaped, key_names[key]))
@@ -37,7 +37,7 @@ static int read_keys(struct kg_str params, unsigned keys, struct asked *ret_aske
     struct kg_str raw, value;
     bool escaped;
     while (kg_json_next_member(&walk, &raw, &escaped, &value)) {
-        enum key key = find_key(raw, escaped);
+        enum key key = method_find_key(raw, escaped);
         if (key == KEY_COUNT || (keys & BIT(key)) == 0)
             return failure_set(failure, KG_E_INVALID_PARAMS, NULL,
                                "there is no parameter %.*s in this method", KG_STR_CUT(raw, 64));
@@ -138,7 +138,7 @@ struct run {
     size_t result_start; /* in out: the bound on results counts from here */
 };
 
-static void put_changes(struct run *run, sqlite3 *handle, int64_t rowid)
+static void method_put_changes(struct run *run, sqlite3 *handle, int64_t rowid)
 {
     kg_json_named_int(&run->writer, "rows_affected",
                       run->statement->changes_rows ? sqlite3_changes64(handle) : 0);
@@ -170,7 +170,7 @@ static int run_statement(struct run *run, struct failure *failure)
                      : rows_run(database, run->statement, &run->writer, run->result_start, failure);
     if (result < 0)
         return result;
-    put_changes(run, database->handle, rowid);
+    method_put_changes(run, database->handle, rowid);
     kg_json_end(&run->writer, '}');
     return 0;
 }
@@ -251,7 +251,7 @@ static int do_exec(struct worker *worker, const struct asked *asked, struct fail
     return run_asked(worker, asked, worker->out.length, run_exec, failure);
 }
 
-static int run_query(struct run *run, struct failure *failure)
+static int method_run_query(struct run *run, struct failure *failure)
 {
     kg_json_begin(&run->writer, '{');
     if (rows_run(run->worker->database, run->statement, &run->writer, run->result_start, failure) <
@@ -266,10 +266,11 @@ static int run_query(struct run *run, struct failure *failure)
 static int do_query(struct worker *worker, const struct asked *asked, struct failure *failure)
 {
     worker->database->guard.read_only = true;
-    return run_asked(worker, asked, worker->out.length, run_query, failure);
+    return run_asked(worker, asked, worker->out.length, method_run_query, failure);
 }
 
-static int run_batch(struct worker *worker, struct kg_str statements, struct failure *failure)
+static int method_run_batch(struct worker *worker, struct kg_str statements,
+                            struct failure *failure)
 {
     size_t start = worker->out.length;
     struct kg_json_cursor walk = kg_json_inside(statements);
@@ -307,7 +308,7 @@ static int do_batch(struct worker *worker, const struct asked *asked, struct fai
                            "statements is missing, or no array");
     if (leave_group(worker, failure) < 0 || database_run_own(database, OWN_BEGIN, failure) < 0)
         return -1;
-    int result = run_batch(worker, statements, failure);
+    int result = method_run_batch(worker, statements, failure);
     if (result == 0)
         result = database_run_own(database, OWN_COMMIT, failure);
     if (result < 0) {

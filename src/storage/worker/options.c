@@ -43,7 +43,7 @@ static int set_sync(struct options *options, struct kg_str value, struct kg_err 
     return kg_fail(err, KG_E_USAGE, "sync is normal or full");
 }
 
-static int set_one(struct options *options, const char *word, struct kg_err *err)
+static int storage_options_set_one(struct options *options, const char *word, struct kg_err *err)
 {
     struct kg_str name;
     const char *value;
@@ -62,7 +62,7 @@ int options_parse(int count, char **words, struct options *ret_options, struct k
     struct options options = {.file = words[1]};
     kg_options_preset(rows, &options);
     for (int i = 2; i < count; i++) {
-        int result = set_one(&options, words[i], err);
+        int result = storage_options_set_one(&options, words[i], err);
         if (result < 0)
             return result;
     }

@@ -16,7 +16,7 @@ void rows_forget_names(struct statement *statement)
 }
 
 /* A name that no column before has. */
-static void put_name(struct kg_buf *names, struct kg_map *taken, const char *name)
+static void storage_rows_put_name(struct kg_buf *names, struct kg_map *taken, const char *name)
 {
     kg_auto(kg_buf_free) struct kg_buf unique = {0};
     kg_buf_text(&unique, name);
@@ -43,14 +43,14 @@ static void take_names(struct statement *statement)
     struct kg_map *taken = kg_map_new();
     for (int i = 0; i < statement->columns; i++) {
         const char *name = sqlite3_column_name(statement->handle, i);
-        put_name(&statement->names, taken, name ? name : "");
+        storage_rows_put_name(&statement->names, taken, name ? name : "");
         statement->name_ends[i] = statement->names.length;
     }
     kg_map_free(taken);
 }
 
 /* `"a":` of a column. */
-static struct kg_str name_of(const struct statement *statement, int column)
+static struct kg_str storage_rows_name_of(const struct statement *statement, int column)
 {
     size_t start = column ? statement->name_ends[column - 1] : 0;
     return (struct kg_str){statement->names.data + start, statement->name_ends[column] - start};
@@ -60,7 +60,7 @@ static void put_columns(struct kg_json_writer *writer, const struct statement *s
 {
     kg_json_named_begin(writer, "columns", '[');
     for (int i = 0; i < statement->columns; i++) {
-        struct kg_str name = name_of(statement, i);
+        struct kg_str name = storage_rows_name_of(statement, i);
         name.length--;
         kg_json_raw(writer, name);
     }
@@ -90,14 +90,14 @@ static bool would_overflow(sqlite3_stmt *handle, int column, size_t room)
            (size_t)sqlite3_column_bytes(handle, column) > room;
 }
 
-static int put_row(struct database *database, const struct statement *statement, struct kg_buf *out,
-                   size_t end, struct failure *failure)
+static int storage_rows_put_row(struct database *database, const struct statement *statement,
+                                struct kg_buf *out, size_t end, struct failure *failure)
 {
     kg_buf_char(out, '{');
     for (int i = 0; i < statement->columns; i++) {
         if (i > 0)
             kg_buf_char(out, ',');
-        kg_buf_str(out, name_of(statement, i));
+        kg_buf_str(out, storage_rows_name_of(statement, i));
         if (out->length > end || would_overflow(statement->handle, i, end - out->length))
             return fail_large(database->options, failure);
         if (!value_write(out, statement->handle, i))
@@ -107,8 +107,8 @@ static int put_row(struct database *database, const struct statement *statement,
     return out->length > end ? fail_large(database->options, failure) : 0;
 }
 
-static int put_rows(struct database *database, struct statement *statement, int code,
-                    struct kg_buf *out, size_t end, struct failure *failure)
+static int storage_rows_put_rows(struct database *database, struct statement *statement, int code,
+                                 struct kg_buf *out, size_t end, struct failure *failure)
 {
     int64_t count = 0;
     for (; code == SQLITE_ROW; code = sqlite3_step(statement->handle)) {
@@ -116,7 +116,7 @@ static int put_rows(struct database *database, struct statement *statement, int 
             return fail_many(database->options, failure);
         if (count > 1)
             kg_buf_char(out, ',');
-        if (put_row(database, statement, out, end, failure) < 0)
+        if (storage_rows_put_row(database, statement, out, end, failure) < 0)
             return -1;
     }
     return code == SQLITE_DONE ? 0 : database_fail(database, code, failure);
@@ -134,8 +134,8 @@ int rows_run(struct database *database, struct statement *statement, struct kg_j
         return database_fail(database, code, failure);
     put_columns(writer, statement);
     kg_json_named_begin(writer, "rows", '[');
-    if (put_rows(database, statement, code, writer->buf,
-                 result_start + (size_t)database->options->result_bytes, failure) < 0)
+    if (storage_rows_put_rows(database, statement, code, writer->buf,
+                              result_start + (size_t)database->options->result_bytes, failure) < 0)
         return -1;
     kg_json_end(writer, ']');
     return 0;

@@ -26,7 +26,8 @@ static int fail_request(struct failure *failure, enum kg_code code, const char *
 }
 
 /* What the line asks for; request->id is set as soon as it is known. */
-static int parse(struct kg_str line, struct request *request, struct failure *failure)
+static int storage_worker_parse(struct kg_str line, struct request *request,
+                                struct failure *failure)
 {
     enum kg_json_fault fault = kg_json_check(line, NULL);
     if (fault != KG_JSON_OK)
@@ -57,7 +58,7 @@ static int parse(struct kg_str line, struct request *request, struct failure *fa
     return 0;
 }
 
-static void put_head(struct kg_buf *out, struct kg_str id, const char *member)
+static void storage_worker_put_head(struct kg_buf *out, struct kg_str id, const char *member)
 {
     kg_buf_text(out, "{\"jsonrpc\":\"2.0\",\"id\":");
     kg_buf_str(out, id.data ? id : KG_STR("null"));
@@ -66,16 +67,17 @@ static void put_head(struct kg_buf *out, struct kg_str id, const char *member)
     kg_buf_text(out, "\":");
 }
 
-static void put_failure(struct kg_buf *out, struct kg_str id, const struct failure *failure)
+static void storage_worker_put_failure(struct kg_buf *out, struct kg_str id,
+                                       const struct failure *failure)
 {
     struct kg_json_writer writer = kg_json_writer(out);
-    put_head(out, id, "error");
+    storage_worker_put_head(out, id, "error");
     failure_write(&writer, failure);
     kg_buf_text(out, "}\n");
 }
 
 /* Appends the answer to out. */
-static void answer(struct worker *worker, struct kg_str line)
+static void storage_worker_answer(struct worker *worker, struct kg_str line)
 {
     struct request request = {0};
     struct failure failure;
@@ -83,9 +85,9 @@ static void answer(struct worker *worker, struct kg_str line)
     worker->loss = GROUP_KEPT;
     worker->scratch.length = 0;
     kg_buf_reserve(&worker->scratch, 2 * line.length + 1); /* see span_text */
-    int result = parse(line, &request, &failure);
+    int result = storage_worker_parse(line, &request, &failure);
     if (result == 0) {
-        put_head(&worker->out, request.id, "result");
+        storage_worker_put_head(&worker->out, request.id, "result");
         result = method_call(worker, request.method, request.params, &failure);
     }
     if (result == 0) {
@@ -93,7 +95,7 @@ static void answer(struct worker *worker, struct kg_str line)
         return;
     }
     worker->out.length = mark;
-    put_failure(&worker->out, request.id, &failure);
+    storage_worker_put_failure(&worker->out, request.id, &failure);
 }
 
 /* -- groups ------------------------------------------------------------------------------------ */
@@ -104,7 +106,7 @@ struct held {
     size_t answers;
 };
 
-static bool next_line(const char **at, const char *end, struct kg_str *ret_line)
+static bool storage_worker_next_line(const char **at, const char *end, struct kg_str *ret_line)
 {
     if (*at == end)
         return false;
@@ -120,9 +122,9 @@ static void answer_again(struct worker *worker, const struct held *held, const c
     struct kg_str line;
     worker->out.length = held->answers;
     worker->share = false;
-    for (const char *at = held->lines; next_line(&at, end, &line);)
+    for (const char *at = held->lines; storage_worker_next_line(&at, end, &line);)
         if (line.length > 0)
-            answer(worker, line);
+            storage_worker_answer(worker, line);
 }
 
 static void close_group(struct worker *worker, const struct held *held, const char *end)
@@ -136,10 +138,10 @@ static void answer_line(struct worker *worker, struct kg_str line, bool more, st
     bool was_open = worker->group_open;
     size_t mark = worker->out.length;
     worker->share = more || was_open;
-    answer(worker, line);
+    storage_worker_answer(worker, line);
     if (worker->loss == GROUP_LOST_BEFORE) {
         answer_again(worker, held, line.data);
-        answer(worker, line);
+        storage_worker_answer(worker, line);
     } else if (worker->loss == GROUP_LOST_WITH && was_open) {
         kg_auto(kg_buf_free) struct kg_buf own = {0};
         kg_buf_append(&own, worker->out.data + mark, worker->out.length - mark);
@@ -150,7 +152,7 @@ static void answer_line(struct worker *worker, struct kg_str line, bool more, st
         *held = (struct held){line.data, mark};
 }
 
-static int flush(struct worker *worker, int fd)
+static int storage_worker_flush(struct worker *worker, int fd)
 {
     int result = kg_write_all(fd, worker->out.data, worker->out.length);
     worker->out.length = 0;
@@ -169,13 +171,13 @@ int serve_lines(struct worker *worker, struct kg_str lines, int fd)
     struct kg_str line;
     int result = 0;
     uint64_t start_ns = kg_monotonic_ns();
-    while (result == 0 && next_line(&at, end, &line)) {
+    while (result == 0 && storage_worker_next_line(&at, end, &line)) {
         if (line.length > 0)
             answer_line(worker, line, at != end, &held);
         if (at != end && !is_due(worker, start_ns))
             continue;
         close_group(worker, &held, at);
-        result = flush(worker, fd);
+        result = storage_worker_flush(worker, fd);
         start_ns = kg_monotonic_ns();
     }
     return result;
@@ -186,11 +188,11 @@ int serve_failure(struct kg_str lines, const struct failure *failure, int fd)
     kg_auto(kg_buf_free) struct kg_buf out = {0};
     const char *at = lines.data, *end = lines.data + lines.length;
     struct kg_str line;
-    while (next_line(&at, end, &line)) {
+    while (storage_worker_next_line(&at, end, &line)) {
         struct request request = {0};
         struct failure ignored;
-        parse(line, &request, &ignored);
-        put_failure(&out, request.id, failure);
+        storage_worker_parse(line, &request, &ignored);
+        storage_worker_put_failure(&out, request.id, failure);
     }
     return kg_write_all(fd, out.data, out.length);
 }

@@ -52,7 +52,7 @@ static void unlink_statement(struct statement_cache *cache, struct statement *st
     *(statement->older ? &statement->older->newer : &cache->oldest) = statement->newer;
 }
 
-static void link_newest(struct statement_cache *cache, struct statement *statement)
+static void statement_link_newest(struct statement_cache *cache, struct statement *statement)
 {
     statement->newer = NULL;
     statement->older = cache->newest;
@@ -60,8 +60,8 @@ static void link_newest(struct statement_cache *cache, struct statement *stateme
     cache->newest = statement;
 }
 
-static void keep(struct statement_cache *cache, struct statement *statement, struct kg_str sql,
-                 size_t count_max)
+static void statement_keep(struct statement_cache *cache, struct statement *statement,
+                           struct kg_str sql, size_t count_max)
 {
     if (kg_map_count(cache->by_text) >= count_max) {
         struct statement *oldest = cache->oldest;
@@ -72,13 +72,13 @@ static void keep(struct statement_cache *cache, struct statement *statement, str
     statement->text = kg_str_dup(sql);
     statement->text_length = sql.length;
     kg_map_set(cache->by_text, sql, statement);
-    link_newest(cache, statement);
+    statement_link_newest(cache, statement);
 }
 
 /* -- the text ---------------------------------------------------------------------------------- */
 
 /* Behind white space and comments; an unclosed one takes all that follows, as in SQLite. */
-static struct kg_str skip_blank(struct kg_str sql)
+static struct kg_str statement_skip_blank(struct kg_str sql)
 {
     const char *at = sql.data, *end = sql.data + sql.length;
     while (at < end) {
@@ -100,7 +100,7 @@ static struct kg_str skip_blank(struct kg_str sql)
 
 static bool is_blank(struct kg_str sql)
 {
-    for (sql = skip_blank(sql); sql.length > 0; sql = skip_blank(sql)) {
+    for (sql = statement_skip_blank(sql); sql.length > 0; sql = statement_skip_blank(sql)) {
         if (*sql.data != ';')
             return false;
         sql.data++;
@@ -112,18 +112,18 @@ static bool is_blank(struct kg_str sql)
 static bool starts_with_word(struct kg_str sql, const char *word)
 {
     size_t length = strlen(word);
-    sql = skip_blank(sql);
+    sql = statement_skip_blank(sql);
     while (sql.length > 0 && *sql.data == ';') {
         sql.data++;
         sql.length--;
-        sql = skip_blank(sql);
+        sql = statement_skip_blank(sql);
     }
     return sql.length >= length && strncasecmp(sql.data, word, length) == 0;
 }
 
 /* -- preparing --------------------------------------------------------------------------------- */
 
-static void classify(struct statement *statement, struct kg_str sql, unsigned seen)
+static void statement_classify(struct statement *statement, struct kg_str sql, unsigned seen)
 {
     statement->reads_only = sqlite3_stmt_readonly(statement->handle) != 0;
     statement->changes_schema = !statement->reads_only && (seen & GUARD_CHANGED_SCHEMA) != 0;
@@ -141,8 +141,8 @@ static bool is_worth_keeping(const struct statement *statement, struct kg_str sq
            (statement->changes_rows || (statement->reads_only && !starts_with_word(sql, "pragma")));
 }
 
-static struct statement *prepare(struct database *database, struct kg_str sql,
-                                 struct failure *failure)
+static struct statement *statement_prepare(struct database *database, struct kg_str sql,
+                                           struct failure *failure)
 {
     sqlite3_stmt *handle = NULL;
     const char *tail = NULL;
@@ -167,11 +167,12 @@ static struct statement *prepare(struct database *database, struct kg_str sql,
     struct statement *statement = kg_alloc(sizeof(*statement));
     statement->handle = handle;
     statement->prepared_again = -1;
-    classify(statement, sql, database->guard.seen);
+    statement_classify(statement, sql, database->guard.seen);
     return statement;
 }
 
-static int check_text(const struct database *database, struct kg_str sql, struct failure *failure)
+static int statement_check_text(const struct database *database, struct kg_str sql,
+                                struct failure *failure)
 {
     if (sql.length > (size_t)database->options->sql_bytes)
         return failure_set(failure, KG_E_INVALID_PARAMS, "sql_bytes",
@@ -191,15 +192,15 @@ struct statement *statement_get(struct database *database, struct kg_str sql,
         guard_begin(&database->guard, sql);
         if (statement != cache->newest) {
             unlink_statement(cache, statement);
-            link_newest(cache, statement);
+            statement_link_newest(cache, statement);
         }
         return statement;
     }
-    if (check_text(database, sql, failure) < 0)
+    if (statement_check_text(database, sql, failure) < 0)
         return NULL;
-    statement = prepare(database, sql, failure);
+    statement = statement_prepare(database, sql, failure);
     if (statement != NULL && is_worth_keeping(statement, sql))
-        keep(cache, statement, sql, (size_t)database->options->statements_cached);
+        statement_keep(cache, statement, sql, (size_t)database->options->statements_cached);
     return statement;
 }
 

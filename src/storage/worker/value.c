@@ -21,17 +21,17 @@
 
 /* -- JSON to SQLite ---------------------------------------------------------------------------- */
 
-static int refuse(struct failure *failure, int index, const char *what)
+static int storage_value_refuse(struct failure *failure, int index, const char *what)
 {
     return failure_set(failure, KG_E_INVALID_PARAMS, NULL, "params: value %d %s", index, what);
 }
 
-static int bound(sqlite3_stmt *handle, int code, int index, struct failure *failure)
+static int storage_value_bound(sqlite3_stmt *handle, int code, int index, struct failure *failure)
 {
     if (code == SQLITE_OK)
         return 0;
     if (code == SQLITE_TOOBIG)
-        return refuse(failure, index, "is larger than a value may be");
+        return storage_value_refuse(failure, index, "is larger than a value may be");
     return failure_sqlite(failure, code, sqlite3_errmsg(sqlite3_db_handle(handle)));
 }
 
@@ -55,15 +55,17 @@ static int bind_blob(sqlite3_stmt *handle, int index, struct kg_str span, struct
     if (!kg_json_next_member(&walk, &key, &escaped, &value) ||
         !kg_json_raw_is(key, escaped, BLOB_KEY) || value.data[0] != '"' ||
         kg_json_next_member(&walk, &key, &escaped, &other))
-        return refuse(failure, index, "is an object, but only {\"$blob\": \"base64\"} can be one");
+        return storage_value_refuse(failure, index,
+                                    "is an object, but only {\"$blob\": \"base64\"} can be one");
     struct kg_str text = span_text(value, scratch);
     char *bytes = scratch->data + scratch->length;
     size_t length;
     if (!kg_base64_read(text, (unsigned char *)bytes, &length))
-        return refuse(failure, index, "has a $blob that is not base64 with its padding");
+        return storage_value_refuse(failure, index,
+                                    "has a $blob that is not base64 with its padding");
     scratch->length += length;
-    return bound(handle, sqlite3_bind_blob64(handle, index, bytes, length, SQLITE_STATIC), index,
-                 failure);
+    return storage_value_bound(
+        handle, sqlite3_bind_blob64(handle, index, bytes, length, SQLITE_STATIC), index, failure);
 }
 
 int value_bind(sqlite3_stmt *handle, int index, struct kg_str span, struct kg_buf *scratch,
@@ -74,7 +76,7 @@ int value_bind(sqlite3_stmt *handle, int index, struct kg_str span, struct kg_bu
     case '{':
         return bind_blob(handle, index, span, scratch, failure);
     case '[':
-        return refuse(failure, index, "is an array; give it as JSON text instead");
+        return storage_value_refuse(failure, index, "is an array; give it as JSON text instead");
     case '"': {
         struct kg_str text = span_text(span, scratch);
         code =
@@ -91,7 +93,7 @@ int value_bind(sqlite3_stmt *handle, int index, struct kg_str span, struct kg_bu
     default:
         code = bind_number(handle, index, span, scratch);
     }
-    return bound(handle, code, index, failure);
+    return storage_value_bound(handle, code, index, failure);
 }
 
 /* -- SQLite to JSON ---------------------------------------------------------------------------- */
@@ -120,7 +122,7 @@ static void put_blob(struct kg_buf *out, const void *bytes, size_t length)
     kg_buf_text(out, "\"}");
 }
 
-static void put_text(struct kg_buf *out, struct kg_str text)
+static void storage_value_put_text(struct kg_buf *out, struct kg_str text)
 {
     if (kg_utf8_valid(text) == text.length)
         kg_json_put_string(out, text);
@@ -141,7 +143,8 @@ bool value_write(struct kg_buf *out, sqlite3_stmt *handle, int column)
         const char *text = (const char *)sqlite3_column_text(handle, column);
         if (text == NULL)
             return false;
-        put_text(out, (struct kg_str){text, (size_t)sqlite3_column_bytes(handle, column)});
+        storage_value_put_text(out,
+                               (struct kg_str){text, (size_t)sqlite3_column_bytes(handle, column)});
         return true;
     }
     case SQLITE_BLOB: {

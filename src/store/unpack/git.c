@@ -63,7 +63,7 @@ static int write_config(const char *path, struct kg_err *err)
     return result < 0 ? kg_fail_errno(err, -result, "write %s", path) : 0;
 }
 
-static int make_place(struct git *git)
+static int store_unpack_git_make_place(struct git *git)
 {
     const char *folder = git->options->folder;
     struct git_place *place = &git->place;
@@ -108,7 +108,7 @@ static uint64_t pack_bytes(const struct git *git)
     return bytes;
 }
 
-static bool on_pause(void *data)
+static bool store_unpack_git_on_pause(void *data)
 {
     struct git *git = data;
     git->report->bytes = pack_bytes(git);
@@ -216,7 +216,7 @@ static int choose_ref(struct git *git, char **ret_ref)
     return result;
 }
 
-static int fetch(struct git *git)
+static int store_unpack_git_fetch(struct git *git)
 {
     kg_auto(kg_free) char *ref = NULL;
     report_phase(git->report, "fetching", 0);
@@ -228,7 +228,7 @@ static int fetch(struct git *git)
                    (const char *[]){"fetch", "--quiet", "--depth=1", "--no-tags",
                                     "--no-recurse-submodules", "--no-auto-maintenance",
                                     "--no-write-fetch-head", git->remote, refspec, NULL},
-                   NULL, &(struct run_watch){on_pause, git}, git->err);
+                   NULL, &(struct run_watch){store_unpack_git_on_pause, git}, git->err);
 }
 
 /* -- the files --------------------------------------------------------------------------------- */
@@ -239,7 +239,7 @@ struct record {
     int64_t bytes;
 };
 
-static struct kg_str take_word(struct kg_str *line)
+static struct kg_str store_unpack_git_take_word(struct kg_str *line)
 {
     while (line->length > 0 && line->data[0] == ' ')
         line->data++, line->length--;
@@ -256,10 +256,10 @@ static struct kg_str take_word(struct kg_str *line)
 static bool parse_record(struct kg_str line, struct record *ret_record)
 {
     struct record record;
-    record.mode = take_word(&line);
-    record.type = take_word(&line);
-    record.object = take_word(&line);
-    struct kg_str bytes = take_word(&line);
+    record.mode = store_unpack_git_take_word(&line);
+    record.type = store_unpack_git_take_word(&line);
+    record.object = store_unpack_git_take_word(&line);
+    struct kg_str bytes = store_unpack_git_take_word(&line);
     if (line.length < 2 || line.data[0] != '\t' || record.object.length > OBJECT_MAX)
         return false;
     record.path = (struct kg_str){line.data + 1, line.length - 1};
@@ -291,7 +291,8 @@ static int take_content(struct git *git, struct git_stream *objects, struct kg_s
 }
 
 /* Asks for the object: its size must be the one that the record has. */
-static int ask(struct git *git, struct git_child *objects, const struct record *record)
+static int store_unpack_git_ask(struct git *git, struct git_child *objects,
+                                const struct record *record)
 {
     char request[OBJECT_MAX + 2], header[HEADER_MAX], expected[HEADER_MAX];
     int length = snprintf(request, sizeof(request), "%.*s\n", KG_STR_ARG(record->object));
@@ -304,7 +305,8 @@ static int ask(struct git *git, struct git_child *objects, const struct record *
     return 0;
 }
 
-static int write_file(struct git *git, struct git_child *objects, const struct record *record)
+static int store_unpack_git_write_file(struct git *git, struct git_child *objects,
+                                       const struct record *record)
 {
     int result =
         sink_file_begin(git->sink, record->path, kg_str_is(record->mode, "100755"), git->err);
@@ -313,7 +315,8 @@ static int write_file(struct git *git, struct git_child *objects, const struct r
     return result < 0 ? result : sink_file_end(git->sink, git->err);
 }
 
-static int write_link(struct git *git, struct git_child *objects, const struct record *record)
+static int store_unpack_git_write_link(struct git *git, struct git_child *objects,
+                                       const struct record *record)
 {
     kg_auto(kg_buf_free) struct kg_buf target = {0};
     if (record->bytes > TREE_LINK_BYTES_MAX)
@@ -323,7 +326,8 @@ static int write_link(struct git *git, struct git_child *objects, const struct r
     return result < 0 ? result : sink_link(git->sink, record->path, kg_buf_view(&target), git->err);
 }
 
-static int write_record(struct git *git, struct git_child *objects, const struct record *record)
+static int store_unpack_git_write_record(struct git *git, struct git_child *objects,
+                                         const struct record *record)
 {
     bool is_link = kg_str_is(record->mode, "120000");
     if (kg_str_is(record->type, "commit"))
@@ -336,9 +340,10 @@ static int write_record(struct git *git, struct git_child *objects, const struct
         return sink_refuse(KG_E_TOO_LARGE, record->path, "the file is larger than the bound",
                            git->err);
     char newline;
-    int result = ask(git, objects, record);
+    int result = store_unpack_git_ask(git, objects, record);
     if (result == 0)
-        result = is_link ? write_link(git, objects, record) : write_file(git, objects, record);
+        result = is_link ? store_unpack_git_write_link(git, objects, record)
+                         : store_unpack_git_write_file(git, objects, record);
     if (result == 0 && !git_stream_read(&objects->out, &newline, 1))
         result = sink_refuse(KG_E_INVALID_SOURCE, record->path, "git does not give it", git->err);
     return result;
@@ -351,7 +356,7 @@ static int write_records(struct git *git, struct git_child *names, struct git_ch
         struct record record;
         if (!parse_record(kg_str(line), &record))
             return kg_fail(git->err, KG_E_INVALID_SOURCE, "git lists something else than files");
-        int result = write_record(git, objects, &record);
+        int result = store_unpack_git_write_record(git, objects, &record);
         if (result < 0)
             return result;
     }
@@ -384,9 +389,9 @@ int unpack_git(const struct options *options, struct sink *sink, struct report *
         .err = err,
         .remote = local ? options->source + 7 : options->source, /* a path is taken as it is */
     };
-    int result = make_place(&git);
+    int result = store_unpack_git_make_place(&git);
     if (result == 0)
-        result = fetch(&git);
+        result = store_unpack_git_fetch(&git);
     if (result == 0)
         result = write_tree(&git);
     return result < 0 ? result : sink_finish(sink, SINK_MANIFEST_AT_TOP, err);

@@ -25,8 +25,9 @@ char **git_environment(const char *home, const char *config, const char *protoco
 }
 
 /* git with the place that it works in; `argv` has room for all words. */
-static struct run_program program_of(const struct git_place *place, const char *folder,
-                                     const char *const *words, const char *argv[WORDS_MAX + 3])
+static struct run_program git_run_program_of(const struct git_place *place, const char *folder,
+                                             const char *const *words,
+                                             const char *argv[WORDS_MAX + 3])
 {
     size_t count = 0;
     argv[count++] = "git";
@@ -69,7 +70,7 @@ static const struct {
     {"run git: No such file", "install git"},
 };
 
-static int fail(struct run_end *end, const char *what, struct kg_err *err)
+static int git_run_fail(struct run_end *end, const char *what, struct kg_err *err)
 {
     struct kg_str words = last_words(&end->said);
     kg_auto(kg_buf_free) struct kg_buf shown = {0};
@@ -93,11 +94,11 @@ int git_run(const struct git_place *place, const char *const *words,
     kg_auto(run_end_free) struct run_end end = {0};
     kg_auto(kg_free) char *folder = folder_option(place);
     const char *argv[WORDS_MAX + 3];
-    const struct run_program program = program_of(place, folder, words, argv);
+    const struct run_program program = git_run_program_of(place, folder, words, argv);
     int result = run_to_end(&program, output, watch, &end, err);
     if (result < 0)
         return result;
-    return end.well ? 0 : fail(&end, words[0], err);
+    return end.well ? 0 : git_run_fail(&end, words[0], err);
 }
 
 /* -- one that is spoken with ------------------------------------------------------------------- */
@@ -108,7 +109,7 @@ int git_child_start(const struct git_place *place, const char *const *words,
     kg_auto(run_pipes_free) struct run_pipes pipes = run_pipes_none;
     kg_auto(kg_free) char *folder = folder_option(place);
     const char *argv[WORDS_MAX + 3];
-    const struct run_program program = program_of(place, folder, words, argv);
+    const struct run_program program = git_run_program_of(place, folder, words, argv);
     pid_t pid;
     int result = run_pipe(&pipes, STDIN_FILENO, err);
     if (result == 0)
@@ -141,7 +142,7 @@ void git_child_free(struct git_child *child)
     kg_close(&child->out.fd);
 }
 
-static bool fill(struct git_stream *stream)
+static bool git_run_fill(struct git_stream *stream)
 {
     ssize_t got;
     do
@@ -156,7 +157,7 @@ bool git_stream_read(struct git_stream *stream, void *ret_data, size_t length)
 {
     char *to = ret_data;
     while (length > 0) {
-        if (stream->at == stream->length && !fill(stream))
+        if (stream->at == stream->length && !git_run_fill(stream))
             return false;
         size_t part = stream->length - stream->at;
         part = part < length ? part : length;
@@ -183,5 +184,5 @@ bool git_stream_until(struct git_stream *stream, char end, char *ret_text, size_
 
 bool git_stream_at_end(struct git_stream *stream)
 {
-    return stream->at == stream->length && !fill(stream);
+    return stream->at == stream->length && !git_run_fill(stream);
 }

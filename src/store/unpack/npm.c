@@ -63,7 +63,7 @@ static int read_settings(struct npm *npm)
     return 0;
 }
 
-static int make_place(struct npm *npm)
+static int store_unpack_npm_make_place(struct npm *npm)
 {
     npm->home = kg_format("%s/npm-home", npm->options->folder);
     npm->folder = kg_format("%s/npm", npm->options->folder);
@@ -77,7 +77,7 @@ static int make_place(struct npm *npm)
 }
 
 /* In the folder that npm works in. */
-static int write_file(struct npm *npm, const char *name, struct kg_str text)
+static int store_unpack_npm_write_file(struct npm *npm, const char *name, struct kg_str text)
 {
     kg_auto(kg_free) char *file = kg_format("%s/%s", npm->folder, name);
     kg_auto(kg_close) int fd = open(file, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
@@ -88,7 +88,7 @@ static int write_file(struct npm *npm, const char *name, struct kg_str text)
 /* -- how much there is ------------------------------------------------------------------------- */
 
 /* Goes no further than the bounds. What goes away meanwhile is not there. */
-static bool count(struct npm *npm, int parent, const char *name, int64_t bytes_max)
+static bool store_unpack_npm_count(struct npm *npm, int parent, const char *name, int64_t bytes_max)
 {
     int fd = openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     DIR *dir = fd >= 0 ? fdopendir(fd) : NULL;
@@ -106,14 +106,14 @@ static bool count(struct npm *npm, int parent, const char *name, int64_t bytes_m
         npm->too_many = npm->found.files > npm->options->files_max;
         fits = !npm->too_many && npm->found.bytes <= bytes_max;
         if (fits && S_ISDIR(status.st_mode))
-            fits = count(npm, fd, item->d_name, bytes_max);
+            fits = store_unpack_npm_count(npm, fd, item->d_name, bytes_max);
     }
     closedir(dir);
     return fits;
 }
 
 /* A look takes as long as there are files: the next one waits for ten times that. */
-static bool on_pause(void *data)
+static bool store_unpack_npm_on_pause(void *data)
 {
     struct npm *npm = data;
     const struct options *options = npm->options;
@@ -121,9 +121,9 @@ static bool on_pause(void *data)
     if (now_ms < npm->look_ms)
         return true;
     npm->found.bytes = npm->found.files = 0;
-    bool fits = count(npm, AT_FDCWD, npm->home, options->source_bytes);
+    bool fits = store_unpack_npm_count(npm, AT_FDCWD, npm->home, options->source_bytes);
     npm->found.bytes = npm->found.files = 0;
-    fits = fits && count(npm, AT_FDCWD, npm->folder, options->bytes_max);
+    fits = fits && store_unpack_npm_count(npm, AT_FDCWD, npm->folder, options->bytes_max);
     npm->report->bytes = (uint64_t)npm->found.bytes;
     npm->report->files = (uint64_t)npm->found.files;
     report_progress(npm->report);
@@ -209,7 +209,7 @@ static int fail_too_much(const struct npm *npm)
                    npm->too_many ? "files" : "bytes");
 }
 
-static int fail(const struct npm *npm, struct run_end *end)
+static int store_unpack_npm_fail(const struct npm *npm, struct run_end *end)
 {
     const char *code, *line;
     kg_auto(kg_buf_free) struct kg_buf shown = {0};
@@ -261,9 +261,10 @@ static int run_npm(struct npm *npm, const char *act, const char *asked_or_null)
     const struct run_program program = {
         .words = words, .environment = npm->environment, .folder = npm->folder};
     report_phase(npm->report, "fetching", 0);
-    int result = run_to_end(&program, NULL, &(struct run_watch){on_pause, npm}, &end, npm->err);
+    int result = run_to_end(&program, NULL, &(struct run_watch){store_unpack_npm_on_pause, npm},
+                            &end, npm->err);
     if (result == 0 && !end.well)
-        result = fail(npm, &end);
+        result = store_unpack_npm_fail(npm, &end);
     return result;
 }
 
@@ -273,12 +274,12 @@ static int install(struct npm *npm)
     kg_auto(kg_free) char *asked = options->version
                                        ? kg_format("%s@%s", options->source, options->version)
                                        : kg_strdup(options->source);
-    int result = write_file(npm, "package.json", KG_STR("{\"private\": true}\n"));
+    int result = store_unpack_npm_write_file(npm, "package.json", KG_STR("{\"private\": true}\n"));
     return result < 0 ? result : run_npm(npm, "install", asked);
 }
 
 /* A package with a manifest of its own is the plugin, and what it needs lies below it. */
-static int copy(struct npm *npm, struct sink *sink)
+static int store_unpack_npm_copy(struct npm *npm, struct sink *sink)
 {
     kg_auto(kg_free) char *package = kg_format(MODULES "/%s", npm->options->source);
     kg_auto(kg_free) char *place = kg_format("%s/%s", npm->folder, package);
@@ -303,11 +304,11 @@ int unpack_npm(const struct options *options, struct sink *sink, struct report *
     kg_auto(npm_free) struct npm npm = {.options = options, .report = report, .err = err};
     if (options->node == NULL || options->npm == NULL)
         return kg_fail(err, KG_E_USAGE, "where node and npm are has to be given");
-    int result = make_place(&npm);
+    int result = store_unpack_npm_make_place(&npm);
     if (result == 0)
         result = install(&npm);
     if (result == 0)
-        result = copy(&npm, sink);
+        result = store_unpack_npm_copy(&npm, sink);
     return result < 0 ? result : sink_finish(sink, SINK_MANIFEST_LATER, err);
 }
 
@@ -315,7 +316,7 @@ int unpack_npm(const struct options *options, struct sink *sink, struct report *
  * Only the two files that say what is needed are shown to npm: no setting of a stranger's counts.
  * What it leaves is looked at by whoever started us, with the rest of the tree.
  */
-static int take_over(struct npm *npm, const char *name)
+static int store_unpack_npm_take_over(struct npm *npm, const char *name)
 {
     kg_auto(kg_buf_free) struct kg_buf text = {0};
     kg_auto(kg_free) char *file = kg_format("%s/tree/%s", npm->options->folder, name);
@@ -324,17 +325,17 @@ static int take_over(struct npm *npm, const char *name)
         return kg_fail(npm->err, KG_E_INVALID_SOURCE,
                        "there is no %s at its top: what it needs cannot be fetched", name);
     int result = kg_read_fd(fd, name, LOCK_BYTES_MAX, &text, npm->err);
-    return result < 0 ? result : write_file(npm, name, kg_buf_view(&text));
+    return result < 0 ? result : store_unpack_npm_write_file(npm, name, kg_buf_view(&text));
 }
 
 int npm_complete(const struct options *options, struct report *report, struct kg_err *err)
 {
     kg_auto(npm_free) struct npm npm = {.options = options, .report = report, .err = err};
-    int result = make_place(&npm);
+    int result = store_unpack_npm_make_place(&npm);
     if (result == 0)
-        result = take_over(&npm, "package.json");
+        result = store_unpack_npm_take_over(&npm, "package.json");
     if (result == 0)
-        result = take_over(&npm, "package-lock.json");
+        result = store_unpack_npm_take_over(&npm, "package-lock.json");
     if (result == 0)
         result = run_npm(&npm, "ci", NULL);
     if (result < 0)

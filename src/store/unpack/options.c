@@ -17,7 +17,8 @@ static const struct kg_option rows[] = {
     {0},
 };
 
-static int set_one(struct options *options, const char *word, struct kg_err *err)
+static int store_unpack_options_set_one(struct options *options, const char *word,
+                                        struct kg_err *err)
 {
     struct kg_str name;
     const char *value;
@@ -44,7 +45,7 @@ int options_parse(int count, char **words, struct options *ret_options, struct k
     struct options options = {.format = words[1], .source = words[2], .folder = words[3]};
     kg_options_preset(rows, &options);
     for (int i = 4; i < count; i++) {
-        int result = set_one(&options, words[i], err);
+        int result = store_unpack_options_set_one(&options, words[i], err);
         if (result < 0)
             return result;
     }

@@ -7,14 +7,14 @@
 
 #define PAUSE_MS 100
 
-static void put_line(struct report *report, struct kg_buf *line)
+static void store_unpack_report_put_line(struct report *report, struct kg_buf *line)
 {
     kg_buf_char(line, '\n');
     /* Nobody listens any more: then nobody needs it. */
     (void)kg_write_all(report->fd, line->data, line->length);
 }
 
-static void tell(struct report *report, const char *type)
+static void store_unpack_report_tell(struct report *report, const char *type)
 {
     kg_auto(kg_buf_free) struct kg_buf line = {0};
     struct kg_json_writer json = kg_json_writer(&line);
@@ -25,14 +25,14 @@ static void tell(struct report *report, const char *type)
     kg_json_named_int(&json, "bytes", (int64_t)report->bytes);
     kg_json_named_int(&json, "bytes_expected", (int64_t)report->bytes_expected);
     kg_json_end(&json, '}');
-    put_line(report, &line);
+    store_unpack_report_put_line(report, &line);
     report->told_ms = kg_monotonic_ms();
 }
 
 void report_progress(struct report *report)
 {
     if (kg_monotonic_ms() - report->told_ms >= PAUSE_MS)
-        tell(report, "progress");
+        store_unpack_report_tell(report, "progress");
 }
 
 void report_phase(struct report *report, const char *phase, uint64_t bytes_expected)
@@ -40,12 +40,12 @@ void report_phase(struct report *report, const char *phase, uint64_t bytes_expec
     report->phase = phase;
     report->files = report->bytes = 0;
     report->bytes_expected = bytes_expected;
-    tell(report, "progress");
+    store_unpack_report_tell(report, "progress");
 }
 
 void report_done(struct report *report)
 {
-    tell(report, "done");
+    store_unpack_report_tell(report, "done");
 }
 
 void report_failure(struct report *report, const struct kg_err *err)
@@ -58,5 +58,5 @@ void report_failure(struct report *report, const struct kg_err *err)
     kg_json_named_text(&json, "message", err->message);
     kg_json_named_text(&json, "hint", err->hint);
     kg_json_end(&json, '}');
-    put_line(report, &line);
+    store_unpack_report_put_line(report, &line);
 }

@@ -40,8 +40,8 @@ int run_pipe(struct run_pipes *pipes, int number, struct kg_err *err)
     return 0;
 }
 
-__attribute__((noreturn)) static void become(const struct run_program *program,
-                                             const struct run_pipes *pipes)
+__attribute__((noreturn)) static void store_unpack_run_become(const struct run_program *program,
+                                                              const struct run_pipes *pipes)
 {
     for (int i = 0; i < 3; i++)
         if (pipes->its[i] >= 0 && dup2(pipes->its[i], i) < 0)
@@ -62,7 +62,7 @@ int run_start(const struct run_program *program, const struct run_pipes *pipes, 
     if (pid < 0)
         return kg_fail_errno(err, errno, "start %s", program->words[0]);
     if (pid == 0)
-        become(program, pipes);
+        store_unpack_run_become(program, pipes);
     *ret_pid = pid;
     return 0;
 }
@@ -92,7 +92,7 @@ static void keep_last(struct kg_buf *text)
 }
 
 /* Closes it at its end. */
-static void read_some(struct command *command, int number)
+static void store_unpack_run_read_some(struct command *command, int number)
 {
     char bytes[4096];
     struct run_end *end = command->end;
@@ -112,7 +112,7 @@ static void read_some(struct command *command, int number)
     }
 }
 
-static void follow(struct command *command, pid_t pid)
+static void store_unpack_run_follow(struct command *command, pid_t pid)
 {
     const int *ours = command->pipes.ours;
     while (ours[STDOUT_FILENO] >= 0 || ours[STDERR_FILENO] >= 0) {
@@ -121,9 +121,9 @@ static void follow(struct command *command, pid_t pid)
         if (poll(polls, KG_COUNT(polls), PAUSE_MS) < 0 && errno != EINTR)
             break;
         if (polls[0].revents != 0)
-            read_some(command, STDOUT_FILENO);
+            store_unpack_run_read_some(command, STDOUT_FILENO);
         if (polls[1].revents != 0)
-            read_some(command, STDERR_FILENO);
+            store_unpack_run_read_some(command, STDERR_FILENO);
         if (command->watch != NULL && !command->watch->on_pause(command->watch->data))
             command->end->too_much = true;
         if (command->end->too_much)
@@ -131,7 +131,7 @@ static void follow(struct command *command, pid_t pid)
     }
 }
 
-static void command_free(struct command *command)
+static void store_unpack_run_command_free(struct command *command)
 {
     run_pipes_free(&command->pipes);
 }
@@ -139,7 +139,7 @@ static void command_free(struct command *command)
 int run_to_end(const struct run_program *program, const struct run_output *output,
                const struct run_watch *watch, struct run_end *ret_end, struct kg_err *err)
 {
-    kg_auto(command_free) struct command command = {
+    kg_auto(store_unpack_run_command_free) struct command command = {
         .pipes = run_pipes_none, .output = output, .watch = watch, .end = ret_end};
     struct run_pipes *pipes = &command.pipes;
     pid_t pid = -1;
@@ -153,7 +153,7 @@ int run_to_end(const struct run_program *program, const struct run_output *outpu
     kg_close(&pipes->ours[STDIN_FILENO]);
     for (int i = 0; i < 3; i++)
         kg_close(&pipes->its[i]);
-    follow(&command, pid);
+    store_unpack_run_follow(&command, pid);
     ret_end->well = run_left_well(pid) && !ret_end->too_much;
     return 0;
 }

@@ -43,7 +43,7 @@ int sink_refuse(enum kg_code code, struct kg_str path, const char *why, struct k
     return kg_fail(err, code, "entry %s: %s", kg_buf_terminate(&name), why);
 }
 
-static int fail_errno(struct kg_str path, const char *act, struct kg_err *err)
+static int sink_fail_errno(struct kg_str path, const char *act, struct kg_err *err)
 {
     int errnum = errno;
     kg_auto(kg_buf_free) struct kg_buf name = {0};
@@ -102,8 +102,8 @@ static struct kg_str parent_of(struct kg_str path)
 }
 
 /* NULL with err: there are too many. */
-static struct item *add_item(struct sink *sink, struct kg_str path, enum kind kind,
-                             struct kg_err *err)
+static struct item *sink_add_item(struct sink *sink, struct kg_str path, enum kind kind,
+                                  struct kg_err *err)
 {
     if (kg_map_count(sink->items) >= (size_t)sink->options->files_max) {
         sink_refuse(KG_E_TOO_LARGE, path, "there are more entries than the bound", err);
@@ -117,13 +117,13 @@ static struct item *add_item(struct sink *sink, struct kg_str path, enum kind ki
     return item;
 }
 
-static struct item *make_folder(struct sink *sink, struct kg_str path, struct kg_err *err)
+static struct item *sink_make_folder(struct sink *sink, struct kg_str path, struct kg_err *err)
 {
-    struct item *item = add_item(sink, path, FOLDER_ENTRY, err);
+    struct item *item = sink_add_item(sink, path, FOLDER_ENTRY, err);
     kg_auto(kg_free) char *name = kg_str_dup(path);
     if (item == NULL || mkdirat(sink->top, name, 0755) == 0)
         return item;
-    fail_errno(path, "make folder", err);
+    sink_fail_errno(path, "make folder", err);
     return NULL;
 }
 
@@ -140,14 +140,14 @@ static int make_parents(struct sink *sink, struct kg_str path, struct kg_err *er
                                item->kind == LINK_ENTRY ? "it lies beneath a link"
                                                         : "it lies beneath a file",
                                err);
-        if (item == NULL && make_folder(sink, parent, err) == NULL)
+        if (item == NULL && sink_make_folder(sink, parent, err) == NULL)
             return -EINVAL;
     }
     return 0;
 }
 
 /* Before anything is made under this name. */
-static int take_name(struct sink *sink, struct kg_str path, struct kg_err *err)
+static int sink_take_name(struct sink *sink, struct kg_str path, struct kg_err *err)
 {
     const char *problem = tree_path_problem(path, (uint32_t)sink->options->depth_max);
     if (problem != NULL)
@@ -167,10 +167,10 @@ int sink_folder(struct sink *sink, struct kg_str path, struct kg_err *err)
 {
     struct item *item = kg_map_get(sink->items, path);
     if (item == NULL || item->named || item->kind != FOLDER_ENTRY) {
-        int result = take_name(sink, path, err);
+        int result = sink_take_name(sink, path, err);
         if (result < 0)
             return result;
-        item = make_folder(sink, path, err);
+        item = sink_make_folder(sink, path, err);
     }
     if (item == NULL)
         return -EINVAL;
@@ -183,10 +183,10 @@ int sink_link(struct sink *sink, struct kg_str path, struct kg_str target, struc
     if (target.length > TREE_LINK_BYTES_MAX || memchr(target.data, '\0', target.length) != NULL)
         return sink_refuse(KG_E_REFUSED, path,
                            "what the link says is too long, or no readable text", err);
-    int result = take_name(sink, path, err);
+    int result = sink_take_name(sink, path, err);
     if (result < 0)
         return result;
-    struct item *item = add_item(sink, path, LINK_ENTRY, err);
+    struct item *item = sink_add_item(sink, path, LINK_ENTRY, err);
     if (item == NULL)
         return -EINVAL;
     item->named = true;
@@ -198,10 +198,10 @@ int sink_link(struct sink *sink, struct kg_str path, struct kg_str target, struc
 
 int sink_file_begin(struct sink *sink, struct kg_str path, bool executable, struct kg_err *err)
 {
-    int result = take_name(sink, path, err);
+    int result = sink_take_name(sink, path, err);
     if (result < 0)
         return result;
-    struct item *item = add_item(sink, path, FILE_ENTRY, err);
+    struct item *item = sink_add_item(sink, path, FILE_ENTRY, err);
     if (item == NULL)
         return -EINVAL;
     item->named = true;
@@ -212,7 +212,7 @@ int sink_file_begin(struct sink *sink, struct kg_str path, bool executable, stru
     sink->file =
         openat(sink->top, kg_buf_terminate(&sink->now),
                O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, executable ? 0755 : 0644);
-    return sink->file < 0 ? fail_errno(path, "make file", err) : 0;
+    return sink->file < 0 ? sink_fail_errno(path, "make file", err) : 0;
 }
 
 int sink_file_write(struct sink *sink, const void *data, size_t length, struct kg_err *err)
@@ -228,7 +228,7 @@ int sink_file_write(struct sink *sink, const void *data, size_t length, struct k
     int result = kg_write_all(sink->file, data, length);
     if (result < 0) {
         errno = -result;
-        return fail_errno(path, "write", err);
+        return sink_fail_errno(path, "write", err);
     }
     sink->report->bytes += length;
     report_progress(sink->report);
@@ -238,16 +238,16 @@ int sink_file_write(struct sink *sink, const void *data, size_t length, struct k
 int sink_file_end(struct sink *sink, struct kg_err *err)
 {
     int fd = kg_steal_fd(&sink->file);
-    return close(fd) < 0 ? fail_errno(kg_buf_view(&sink->now), "write", err) : 0;
+    return close(fd) < 0 ? sink_fail_errno(kg_buf_view(&sink->now), "write", err) : 0;
 }
 
-static int copy_bytes(struct sink *sink, int from, struct kg_err *err)
+static int sink_copy_bytes(struct sink *sink, int from, struct kg_err *err)
 {
     char block[COPY_BYTES];
     ssize_t got;
     while ((got = read(from, block, sizeof(block))) != 0) {
         if (got < 0)
-            return fail_errno(kg_buf_view(&sink->now), "copy", err);
+            return sink_fail_errno(kg_buf_view(&sink->now), "copy", err);
         int result = sink_file_write(sink, block, (size_t)got, err);
         if (result < 0)
             return result;
@@ -264,16 +264,16 @@ int sink_copy(struct sink *sink, struct kg_str path, struct kg_str original, str
     kg_auto(kg_free) char *name = kg_str_dup(original);
     kg_auto(kg_close) int from = openat(sink->top, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
     if (from < 0)
-        return fail_errno(original, "open", err);
+        return sink_fail_errno(original, "open", err);
     int result = sink_file_begin(sink, path, item->executable, err);
     if (result == 0)
-        result = copy_bytes(sink, from, err);
+        result = sink_copy_bytes(sink, from, err);
     return result < 0 ? result : sink_file_end(sink, err);
 }
 
 /* -- the end ----------------------------------------------------------------------------------- */
 
-static bool is_file(const struct sink *sink, struct kg_str path)
+static bool sink_is_file(const struct sink *sink, struct kg_str path)
 {
     const struct item *item = kg_map_get(sink->items, path);
     return item != NULL && item->kind == FILE_ENTRY;
@@ -295,12 +295,12 @@ static struct kg_str single_top(const struct sink *sink)
 }
 
 /* folder: "", or one with a slash behind it. */
-static bool is_plugin(const struct sink *sink, struct kg_str folder)
+static bool sink_is_plugin(const struct sink *sink, struct kg_str folder)
 {
     static const char *const files[] = {UNPACK_MANIFEST, UNPACK_OTHERS};
     for (size_t i = 0; i < KG_COUNT(files); i++) {
         kg_auto(kg_free) char *path = kg_format("%.*s%s", KG_STR_ARG(folder), files[i]);
-        if (is_file(sink, kg_str(path)))
+        if (sink_is_file(sink, kg_str(path)))
             return true;
     }
     return false;
@@ -312,11 +312,11 @@ static int find_top(const struct sink *sink, enum sink_manifest where, struct kg
 {
     bool may_strip = where == SINK_MANIFEST_BELOW;
     *ret_top = KG_STR("");
-    if (where == SINK_MANIFEST_LATER || is_plugin(sink, KG_STR("")))
+    if (where == SINK_MANIFEST_LATER || sink_is_plugin(sink, KG_STR("")))
         return 0;
     struct kg_str top = may_strip ? single_top(sink) : KG_STR("");
     kg_auto(kg_free) char *folder = kg_format("%.*s/", KG_STR_ARG(top));
-    if (top.length > 0 && is_plugin(sink, kg_str(folder))) {
+    if (top.length > 0 && sink_is_plugin(sink, kg_str(folder))) {
         *ret_top = top;
         return 0;
     }
@@ -339,7 +339,7 @@ static void links_free(struct links *links)
     kg_buf_free(&links->path);
 }
 
-static const char *link_of(void *data, struct kg_str path)
+static const char *sink_link_of(void *data, struct kg_str path)
 {
     struct links *links = data;
     links->path.length = 0;
@@ -351,26 +351,27 @@ static const char *link_of(void *data, struct kg_str path)
     return item != NULL ? item->target : NULL;
 }
 
-static int make_link(const struct sink *sink, struct links *links, struct kg_str path,
-                     const struct item *item, struct kg_err *err)
+static int sink_make_link(const struct sink *sink, struct links *links, struct kg_str path,
+                          const struct item *item, struct kg_err *err)
 {
     size_t cut = links->top.length + (links->top.length > 0);
     struct kg_str below = {path.data + cut, path.length - cut};
-    const char *problem = tree_link_problem(below, item->target, link_of, links);
+    const char *problem = tree_link_problem(below, item->target, sink_link_of, links);
     if (problem != NULL)
         return sink_refuse(KG_E_REFUSED, path, problem, err);
     kg_auto(kg_free) char *name = kg_str_dup(path);
-    return symlinkat(item->target, sink->top, name) < 0 ? fail_errno(path, "make link", err) : 0;
+    return symlinkat(item->target, sink->top, name) < 0 ? sink_fail_errno(path, "make link", err)
+                                                        : 0;
 }
 
-static int make_links(struct sink *sink, struct kg_str top, struct kg_err *err)
+static int sink_make_links(struct sink *sink, struct kg_str top, struct kg_err *err)
 {
     kg_auto(links_free) struct links links = {.sink = sink, .top = top};
     struct kg_str path;
     void *value;
     for (size_t at = 0; kg_map_next(sink->items, &at, &path, &value);) {
         const struct item *item = value;
-        int result = item->kind == LINK_ENTRY ? make_link(sink, &links, path, item, err) : 0;
+        int result = item->kind == LINK_ENTRY ? sink_make_link(sink, &links, path, item, err) : 0;
         if (result < 0)
             return result;
     }
@@ -382,7 +383,7 @@ int sink_finish(struct sink *sink, enum sink_manifest manifest, struct kg_err *e
     struct kg_str top;
     int result = find_top(sink, manifest, &top, err);
     if (result == 0)
-        result = make_links(sink, top, err);
+        result = sink_make_links(sink, top, err);
     if (result < 0)
         return result;
     kg_auto(kg_free) char *from =

@@ -20,7 +20,7 @@ struct reader {
     char *block; /* owned */
 };
 
-static void reader_free(struct reader *reader)
+static void tar_reader_free(struct reader *reader)
 {
     archive_read_free(reader->archive);
     free(reader->block);
@@ -37,7 +37,7 @@ static int fail_archive(const struct reader *reader, const char *act)
 
 /* -- one entry --------------------------------------------------------------------------------- */
 
-static int write_file(const struct reader *reader, struct kg_str path, mode_t mode)
+static int tar_write_file(const struct reader *reader, struct kg_str path, mode_t mode)
 {
     int result = sink_file_begin(reader->sink, path, (mode & S_IXUSR) != 0, reader->err);
     la_ssize_t got = 0;
@@ -61,8 +61,8 @@ static struct kg_str plain_name(const char *name, bool is_folder)
     return path;
 }
 
-static int write_entry(const struct reader *reader, struct archive_entry *entry, struct kg_str path,
-                       mode_t mode)
+static int tar_write_entry(const struct reader *reader, struct archive_entry *entry,
+                           struct kg_str path, mode_t mode)
 {
     const char *original = archive_entry_hardlink(entry);
     if (original != NULL)
@@ -71,10 +71,10 @@ static int write_entry(const struct reader *reader, struct archive_entry *entry,
         return sink_folder(reader->sink, path, reader->err);
     if (S_ISLNK(mode))
         return sink_link(reader->sink, path, kg_str(archive_entry_symlink(entry)), reader->err);
-    return write_file(reader, path, mode);
+    return tar_write_file(reader, path, mode);
 }
 
-static int unpack_entry(const struct reader *reader, struct archive_entry *entry)
+static int tar_unpack_entry(const struct reader *reader, struct archive_entry *entry)
 {
     const char *name = archive_entry_pathname(entry);
     mode_t mode = archive_entry_mode(entry);
@@ -92,12 +92,12 @@ static int unpack_entry(const struct reader *reader, struct archive_entry *entry
         problem = "it is encrypted";
     if (problem != NULL)
         return sink_refuse(KG_E_REFUSED, path, problem, reader->err);
-    return write_entry(reader, entry, path, mode);
+    return tar_write_entry(reader, entry, path, mode);
 }
 
 /* -- the archive ------------------------------------------------------------------------------- */
 
-static int open_archive(int fd, const struct reader *reader)
+static int tar_open_archive(int fd, const struct reader *reader)
 {
     struct archive *archive = reader->archive;
     if (archive == NULL || archive_read_support_filter_gzip(archive) != ARCHIVE_OK ||
@@ -112,12 +112,12 @@ static int open_archive(int fd, const struct reader *reader)
 }
 
 /* A warning is a refusal, too: something was not as it should be. */
-static int unpack_entries(const struct reader *reader)
+static int tar_unpack_entries(const struct reader *reader)
 {
     struct archive_entry *entry;
     int status;
     while ((status = archive_read_next_header(reader->archive, &entry)) == ARCHIVE_OK) {
-        int result = unpack_entry(reader, entry);
+        int result = tar_unpack_entry(reader, entry);
         if (result < 0)
             return result;
     }
@@ -132,10 +132,10 @@ int unpack_tar(const struct options *options, struct sink *sink, struct report *
     if (fd < 0)
         return fd;
     report_phase(report, "unpacking", 0);
-    kg_auto(reader_free) struct reader reader = {
+    kg_auto(tar_reader_free) struct reader reader = {
         .archive = archive_read_new(), .sink = sink, .err = err, .block = kg_alloc(READ_BYTES)};
-    int result = open_archive(fd, &reader);
+    int result = tar_open_archive(fd, &reader);
     if (result == 0)
-        result = unpack_entries(&reader);
+        result = tar_unpack_entries(&reader);
     return result < 0 ? result : sink_finish(sink, SINK_MANIFEST_BELOW, err);
 }

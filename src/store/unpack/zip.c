@@ -31,7 +31,7 @@ struct reader {
     char *block; /* owned */
 };
 
-static void reader_free(struct reader *reader)
+static void zip_reader_free(struct reader *reader)
 {
     if (reader->archive != NULL)
         zip_discard(reader->archive);
@@ -60,7 +60,7 @@ static mode_t mode_of(const struct reader *reader, const struct entry *entry)
     return mode;
 }
 
-static int check_entry(const struct reader *reader, const struct entry *entry)
+static int zip_check_entry(const struct reader *reader, const struct entry *entry)
 {
     const char *problem = tree_mode_problem(entry->mode);
     if (problem != NULL)
@@ -78,7 +78,7 @@ static int check_entry(const struct reader *reader, const struct entry *entry)
     return 0;
 }
 
-static int look_at(const struct reader *reader, zip_uint64_t index, struct entry *ret_entry)
+static int zip_look_at(const struct reader *reader, zip_uint64_t index, struct entry *ret_entry)
 {
     static const zip_uint64_t needed =
         ZIP_STAT_SIZE | ZIP_STAT_COMP_METHOD | ZIP_STAT_ENCRYPTION_METHOD;
@@ -92,7 +92,7 @@ static int look_at(const struct reader *reader, zip_uint64_t index, struct entry
     entry.path.length -= entry.slash ? 1 : 0;
     entry.mode = mode_of(reader, &entry);
     *ret_entry = entry;
-    return check_entry(reader, &entry);
+    return zip_check_entry(reader, &entry);
 }
 
 /* -- its content ------------------------------------------------------------------------------- */
@@ -107,7 +107,8 @@ static zip_int64_t read_block(const struct reader *reader, const struct entry *e
     return got;
 }
 
-static int write_content(const struct reader *reader, const struct entry *entry, zip_file_t *file)
+static int zip_write_content(const struct reader *reader, const struct entry *entry,
+                             zip_file_t *file)
 {
     uint64_t bytes = 0;
     zip_int64_t got;
@@ -122,17 +123,17 @@ static int write_content(const struct reader *reader, const struct entry *entry,
     return got < 0 ? -EINVAL : 0;
 }
 
-static int write_file(const struct reader *reader, const struct entry *entry, zip_file_t *file)
+static int zip_write_file(const struct reader *reader, const struct entry *entry, zip_file_t *file)
 {
     int result =
         sink_file_begin(reader->sink, entry->path, (entry->mode & S_IXUSR) != 0, reader->err);
     if (result == 0)
-        result = write_content(reader, entry, file);
+        result = zip_write_content(reader, entry, file);
     return result < 0 ? result : sink_file_end(reader->sink, reader->err);
 }
 
 /* A little more than a link may have, so that a longer one is seen as such. */
-static int write_link(const struct reader *reader, const struct entry *entry, zip_file_t *file)
+static int zip_write_link(const struct reader *reader, const struct entry *entry, zip_file_t *file)
 {
     size_t length = 0, room = TREE_LINK_BYTES_MAX + 1;
     kg_auto(kg_buf_free) struct kg_buf target = {0};
@@ -148,10 +149,10 @@ static int write_link(const struct reader *reader, const struct entry *entry, zi
     return sink_link(reader->sink, entry->path, kg_buf_view(&target), reader->err);
 }
 
-static int unpack_entry(const struct reader *reader, zip_uint64_t index)
+static int zip_unpack_entry(const struct reader *reader, zip_uint64_t index)
 {
     struct entry entry = {0};
-    int result = look_at(reader, index, &entry);
+    int result = zip_look_at(reader, index, &entry);
     if (result < 0)
         return result;
     if (entry.slash)
@@ -159,15 +160,15 @@ static int unpack_entry(const struct reader *reader, zip_uint64_t index)
     zip_file_t *file = zip_fopen_index(reader->archive, index, 0);
     if (file == NULL)
         return fail_entry(reader, &entry, zip_strerror(reader->archive));
-    result =
-        S_ISLNK(entry.mode) ? write_link(reader, &entry, file) : write_file(reader, &entry, file);
+    result = S_ISLNK(entry.mode) ? zip_write_link(reader, &entry, file)
+                                 : zip_write_file(reader, &entry, file);
     zip_fclose(file);
     return result;
 }
 
 /* -- the archive ------------------------------------------------------------------------------- */
 
-static int open_archive(int fd, struct reader *reader)
+static int zip_open_archive(int fd, struct reader *reader)
 {
     int code = 0;
     int own = fcntl(fd, F_DUPFD_CLOEXEC, 0);
@@ -197,8 +198,8 @@ static uint64_t expected_bytes(const struct reader *reader, zip_int64_t count)
     return bytes;
 }
 
-static int unpack_entries(const struct options *options, const struct reader *reader,
-                          struct report *report)
+static int zip_unpack_entries(const struct options *options, const struct reader *reader,
+                              struct report *report)
 {
     zip_int64_t count = zip_get_num_entries(reader->archive, 0);
     if (count > options->files_max)
@@ -207,7 +208,7 @@ static int unpack_entries(const struct options *options, const struct reader *re
                        (long long)options->files_max);
     report_phase(report, "unpacking", expected_bytes(reader, count));
     for (zip_int64_t i = 0; i < count; i++) {
-        int result = unpack_entry(reader, (zip_uint64_t)i);
+        int result = zip_unpack_entry(reader, (zip_uint64_t)i);
         if (result < 0)
             return result;
     }
@@ -224,10 +225,10 @@ int unpack_zip(const struct options *options, struct sink *sink, struct report *
     int result = zip_layout_check(fd, bytes, err);
     if (result < 0)
         return result;
-    kg_auto(reader_free) struct reader reader = {
+    kg_auto(zip_reader_free) struct reader reader = {
         .sink = sink, .err = err, .block = kg_alloc(READ_BYTES)};
-    result = open_archive(fd, &reader);
+    result = zip_open_archive(fd, &reader);
     if (result == 0)
-        result = unpack_entries(options, &reader, report);
+        result = zip_unpack_entries(options, &reader, report);
     return result < 0 ? result : sink_finish(sink, SINK_MANIFEST_BELOW, err);
 }

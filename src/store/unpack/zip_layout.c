@@ -50,7 +50,7 @@ struct layout {
     size_t count;
 };
 
-static uint16_t get16(const char *at)
+static uint16_t zip_layout_get16(const char *at)
 {
     const unsigned char *bytes = (const unsigned char *)at;
     return (uint16_t)(bytes[0] | bytes[1] << 8);
@@ -58,10 +58,10 @@ static uint16_t get16(const char *at)
 
 static uint32_t get32(const char *at)
 {
-    return get16(at) | (uint32_t)get16(at + 2) << 16;
+    return zip_layout_get16(at) | (uint32_t)zip_layout_get16(at + 2) << 16;
 }
 
-static int fail(const struct layout *layout, const char *why)
+static int zip_layout_fail(const struct layout *layout, const char *why)
 {
     return kg_fail(layout->err, KG_E_INVALID_SOURCE, "the archive is inconsistent: %s", why);
 }
@@ -72,65 +72,71 @@ static int fail_row(const struct layout *layout, const struct row *row, const ch
     return kg_wrap(layout->err, result, "the archive is inconsistent");
 }
 
-static int read_at(const struct layout *layout, uint64_t offset, void *data, size_t length)
+static int zip_layout_read_at(const struct layout *layout, uint64_t offset, void *data,
+                              size_t length)
 {
     if (offset > layout->size || length > layout->size - offset)
-        return fail(layout, "it ends too early");
+        return zip_layout_fail(layout, "it ends too early");
     ssize_t got = pread(layout->fd, data, length, (off_t)offset);
     if (got < 0)
         return kg_fail_errno(layout->err, errno, "read the archive");
-    return (size_t)got == length ? 0 : fail(layout, "it ends too early");
+    return (size_t)got == length ? 0 : zip_layout_fail(layout, "it ends too early");
 }
 
 /* -- the end record ---------------------------------------------------------------------------- */
 
 /* It may be found in the bytes of a comment, too: two that fit are one too many. */
-static int find_end(struct layout *layout, const char *tail, size_t length, const char **ret_end)
+static int zip_layout_find_end(struct layout *layout, const char *tail, size_t length,
+                               const char **ret_end)
 {
     *ret_end = NULL;
     for (size_t at = 0; at + END_BYTES <= length; at++) {
         const char *end = tail + at;
-        if (get32(end) != SIGNATURE_END || get16(end + 20) != length - at - END_BYTES)
+        if (get32(end) != SIGNATURE_END || zip_layout_get16(end + 20) != length - at - END_BYTES)
             continue;
         if (*ret_end != NULL)
-            return fail(layout, "it has two ends");
+            return zip_layout_fail(layout, "it has two ends");
         *ret_end = end;
     }
-    return *ret_end != NULL ? 0 : fail(layout, "it has no end record, or something behind it");
+    return *ret_end != NULL
+               ? 0
+               : zip_layout_fail(layout, "it has no end record, or something behind it");
 }
 
-static int take_end(struct layout *layout, const char *end, uint64_t end_at)
+static int zip_layout_take_end(struct layout *layout, const char *end, uint64_t end_at)
 {
     uint32_t bytes = get32(end + 12), offset = get32(end + 16);
-    layout->count = get16(end + 10);
+    layout->count = zip_layout_get16(end + 10);
     if (bytes == UINT32_MAX || offset == UINT32_MAX || layout->count == UINT16_MAX)
-        return fail(layout, "it has ZIP64 records, which nothing of its size needs");
-    if (get16(end + 4) != 0 || get16(end + 6) != 0 || get16(end + 8) != layout->count)
-        return fail(layout, "it is a part of several");
+        return zip_layout_fail(layout, "it has ZIP64 records, which nothing of its size needs");
+    if (zip_layout_get16(end + 4) != 0 || zip_layout_get16(end + 6) != 0 ||
+        zip_layout_get16(end + 8) != layout->count)
+        return zip_layout_fail(layout, "it is a part of several");
     if ((uint64_t)offset + bytes != end_at)
-        return fail(layout, "its central directory does not end at its end record");
+        return zip_layout_fail(layout, "its central directory does not end at its end record");
     if (bytes > CENTRAL_BYTES_MAX || layout->count > bytes / CENTRAL_BYTES)
-        return fail(layout, "its central directory has another size than its count of entries");
+        return zip_layout_fail(layout,
+                               "its central directory has another size than its count of entries");
     layout->central_at = offset;
     layout->central_bytes = bytes;
     layout->central = kg_alloc(bytes + 1);
-    return read_at(layout, offset, layout->central, bytes);
+    return zip_layout_read_at(layout, offset, layout->central, bytes);
 }
 
-static int read_end(struct layout *layout)
+static int zip_layout_read_end(struct layout *layout)
 {
     size_t length = END_BYTES + COMMENT_BYTES_MAX;
     if (layout->size < END_BYTES)
-        return fail(layout, "it is too short for a ZIP file");
+        return zip_layout_fail(layout, "it is too short for a ZIP file");
     length = layout->size < length ? (size_t)layout->size : length;
     kg_auto(kg_free) char *tail = kg_alloc(length);
     const char *end = NULL;
-    int result = read_at(layout, layout->size - length, tail, length);
+    int result = zip_layout_read_at(layout, layout->size - length, tail, length);
     if (result == 0)
-        result = find_end(layout, tail, length, &end);
+        result = zip_layout_find_end(layout, tail, length, &end);
     if (result < 0)
         return result;
-    return take_end(layout, end, layout->size - length + (uint64_t)(end - tail));
+    return zip_layout_take_end(layout, end, layout->size - length + (uint64_t)(end - tail));
 }
 
 /* -- extra fields ------------------------------------------------------------------------------ */
@@ -157,10 +163,10 @@ static int check_extra(const struct layout *layout, const struct row *row, struc
     static const uint16_t once[] = {EXTRA_ZIP64, EXTRA_UTF8_NAME, EXTRA_UTF8_NOTE};
     unsigned seen = 0;
     while (extra.length > 0) {
-        if (extra.length < 4 || get16(extra.data + 2) > extra.length - 4)
+        if (extra.length < 4 || zip_layout_get16(extra.data + 2) > extra.length - 4)
             return fail_row(layout, row, "its extra fields do not fill their room");
-        uint16_t id = get16(extra.data);
-        struct kg_str value = {extra.data + 4, get16(extra.data + 2)};
+        uint16_t id = zip_layout_get16(extra.data);
+        struct kg_str value = {extra.data + 4, zip_layout_get16(extra.data + 2)};
         for (size_t i = 0; i < KG_COUNT(once); i++) {
             if (id == once[i] && (seen & 1u << i) != 0)
                 return fail_row(layout, row, "it has an extra field twice");
@@ -185,12 +191,13 @@ static int check_row(const struct layout *layout, const struct row *row, const c
         return fail_row(layout, row, "there is a NUL in its name");
     if (row->packed == UINT32_MAX || row->unpacked == UINT32_MAX || row->offset == UINT32_MAX)
         return fail_row(layout, row, "it needs ZIP64 records, which nothing of its size does");
-    if (get16(header + 34) != 0)
+    if (zip_layout_get16(header + 34) != 0)
         return fail_row(layout, row, "it is in another part of several");
     if ((row->flags & FLAG_UTF8) != 0 && kg_utf8_valid(row->comment) != row->comment.length)
         return fail_row(layout, row, "its comment is not UTF-8");
-    return check_extra(layout, row,
-                       (struct kg_str){row->name.data + row->name.length, get16(header + 30)});
+    return check_extra(
+        layout, row,
+        (struct kg_str){row->name.data + row->name.length, zip_layout_get16(header + 30)});
 }
 
 static int read_row(struct layout *layout, size_t *at, struct row *row)
@@ -198,16 +205,16 @@ static int read_row(struct layout *layout, size_t *at, struct row *row)
     const char *header = layout->central + *at;
     size_t left = layout->central_bytes - *at;
     if (left < CENTRAL_BYTES || get32(header) != SIGNATURE_CENTRAL)
-        return fail(layout, "its central directory has fewer entries than it says");
-    size_t name = get16(header + 28), comment = get16(header + 32);
-    size_t whole = CENTRAL_BYTES + name + get16(header + 30) + comment;
+        return zip_layout_fail(layout, "its central directory has fewer entries than it says");
+    size_t name = zip_layout_get16(header + 28), comment = zip_layout_get16(header + 32);
+    size_t whole = CENTRAL_BYTES + name + zip_layout_get16(header + 30) + comment;
     if (whole > left)
-        return fail(layout, "its central directory ends within an entry");
+        return zip_layout_fail(layout, "its central directory ends within an entry");
     *row = (struct row){
         .name = {header + CENTRAL_BYTES, name},
         .comment = {header + whole - comment, comment},
-        .flags = get16(header + 8),
-        .method = get16(header + 10),
+        .flags = zip_layout_get16(header + 8),
+        .method = zip_layout_get16(header + 10),
         .crc = get32(header + 16),
         .packed = get32(header + 20),
         .unpacked = get32(header + 24),
@@ -228,10 +235,10 @@ static int read_rows(struct layout *layout)
     }
     return at == layout->central_bytes
                ? 0
-               : fail(layout, "its central directory has more in it than its entries");
+               : zip_layout_fail(layout, "its central directory has more in it than its entries");
 }
 
-static int compare_names(const void *a, const void *b)
+static int zip_layout_compare_names(const void *a, const void *b)
 {
     return kg_str_compare(((const struct row *)a)->name, ((const struct row *)b)->name);
 }
@@ -260,7 +267,7 @@ static int check_kinds(const struct layout *layout)
 
 static int check_names(struct layout *layout)
 {
-    qsort(layout->rows, layout->count, sizeof(*layout->rows), compare_names);
+    qsort(layout->rows, layout->count, sizeof(*layout->rows), zip_layout_compare_names);
     for (size_t i = 1; i < layout->count; i++)
         if (kg_str_equal(layout->rows[i - 1].name, layout->rows[i].name))
             return sink_refuse(KG_E_REFUSED, layout->rows[i].name,
@@ -277,7 +284,7 @@ static int check_descriptor(const struct layout *layout, const struct row *row, 
     char bytes[24];
     if (length != 12 && length != 16 && length != 20 && length != 24)
         return fail_row(layout, row, "there is something behind its data");
-    int result = read_at(layout, at, bytes, (size_t)length);
+    int result = zip_layout_read_at(layout, at, bytes, (size_t)length);
     if (result < 0)
         return result;
     bool is_signed = length == 16 || length == 24, is_wide = length >= 20;
@@ -294,25 +301,26 @@ static int check_descriptor(const struct layout *layout, const struct row *row, 
 static int check_local(const struct layout *layout, const struct row *row, uint64_t *ret_end)
 {
     char header[LOCAL_BYTES];
-    int result = read_at(layout, row->offset, header, sizeof(header));
+    int result = zip_layout_read_at(layout, row->offset, header, sizeof(header));
     if (result < 0)
         return result;
-    if (get32(header) != SIGNATURE_LOCAL || get16(header + 26) != row->name.length)
+    if (get32(header) != SIGNATURE_LOCAL || zip_layout_get16(header + 26) != row->name.length)
         return fail_row(layout, row, "its two headers differ");
-    size_t extra = get16(header + 28), length = row->name.length + extra;
+    size_t extra = zip_layout_get16(header + 28), length = row->name.length + extra;
     kg_auto(kg_free) char *texts = kg_alloc(length + 1);
-    result = read_at(layout, row->offset + LOCAL_BYTES, texts, length);
+    result = zip_layout_read_at(layout, row->offset + LOCAL_BYTES, texts, length);
     if (result < 0)
         return result;
-    if (memcmp(texts, row->name.data, row->name.length) != 0 || get16(header + 8) != row->method ||
-        ((get16(header + 6) ^ row->flags) & FLAGS_COMPARED) != 0)
+    if (memcmp(texts, row->name.data, row->name.length) != 0 ||
+        zip_layout_get16(header + 8) != row->method ||
+        ((zip_layout_get16(header + 6) ^ row->flags) & FLAGS_COMPARED) != 0)
         return fail_row(layout, row, "its two headers differ");
     *ret_end = (uint64_t)row->offset + LOCAL_BYTES + length + row->packed;
     return check_extra(layout, row, (struct kg_str){texts + row->name.length, extra});
 }
 
 /* next: where what follows it begins. */
-static int check_entry(const struct layout *layout, const struct row *row, uint64_t next)
+static int zip_layout_check_entry(const struct layout *layout, const struct row *row, uint64_t next)
 {
     uint64_t end = 0;
     int result = check_local(layout, row, &end);
@@ -325,16 +333,16 @@ static int check_entry(const struct layout *layout, const struct row *row, uint6
     return end == next ? 0 : fail_row(layout, row, "there is a gap behind it");
 }
 
-static int check_entries(struct layout *layout)
+static int zip_layout_check_entries(struct layout *layout)
 {
     qsort(layout->rows, layout->count, sizeof(*layout->rows), compare_offsets);
     uint64_t first = layout->count > 0 ? layout->rows[0].offset : layout->central_at;
     if (first != 0)
-        return fail(layout, "there is something before its first entry");
+        return zip_layout_fail(layout, "there is something before its first entry");
     for (size_t i = 0; i < layout->count; i++) {
         bool is_last = i + 1 == layout->count;
-        int result = check_entry(layout, &layout->rows[i],
-                                 is_last ? layout->central_at : layout->rows[i + 1].offset);
+        int result = zip_layout_check_entry(
+            layout, &layout->rows[i], is_last ? layout->central_at : layout->rows[i + 1].offset);
         if (result < 0)
             return result;
     }
@@ -350,12 +358,12 @@ static void layout_free(struct layout *layout)
 int zip_layout_check(int fd, uint64_t size, struct kg_err *err)
 {
     kg_auto(layout_free) struct layout layout = {.fd = fd, .size = size, .err = err};
-    int result = read_end(&layout);
+    int result = zip_layout_read_end(&layout);
     if (result == 0)
         result = read_rows(&layout);
     if (result == 0)
         result = check_kinds(&layout);
     if (result == 0)
         result = check_names(&layout);
-    return result < 0 ? result : check_entries(&layout);
+    return result < 0 ? result : zip_layout_check_entries(&layout);
 }
