@@ -75,7 +75,7 @@ fuzz: ## each fuzzer for FUZZ_SECONDS (60)
 	@scripts/compile $(MESON_FUZZ)
 	@tests/fuzz/run $(MESON_FUZZ)
 
-lint: ## clang-format, clang-tidy, cppcheck, layers
+lint: ## clang-format, clang-tidy, cppcheck, layers, unused
 	@scripts/setup build lint
 	@scripts/configure $(MESON_RELEASE) --prefix=$(PREFIX)
 	@scripts/lint $(MESON_RELEASE)

@@ -164,7 +164,7 @@ static void put_config_default(struct kg_buf *out, const struct config_key *key)
         kg_buf_text(out, "A list of absolute folders.\n");
         break;
     case CONFIG_TYPE_TABLES:
-        kg_buf_text(out, "A table with whatever its owner asks for.\n");
+        kg_buf_text(out, "A table; its owner defines the keys.\n");
         break;
     }
 }
@@ -372,8 +372,8 @@ static void put_guards(struct kg_buf *out)
     kg_buf_text(out, ".TS\nl l l l.\n");
     for (size_t i = 0; i < KG_COUNT(guards); i++)
         kg_buf_printf(out, "\\&%s\t%s\t%s\t%s\n", guards[i].path,
-                      strcmp(guards[i].missing, "AHEAD") == 0 ? "made" : "\\-",
-                      strcmp(guards[i].grant, "NEVER") == 0 ? "never" : "name", guards[i].why);
+                      strcmp(guards[i].missing, "AHEAD") == 0 ? "yes" : "\\-",
+                      strcmp(guards[i].grant, "NEVER") == 0 ? "never" : "named", guards[i].why);
     kg_buf_text(out, ".TE\n");
 }
 

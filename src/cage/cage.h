@@ -92,6 +92,8 @@ struct cage_policy {
     /* A name that is not declared has an address, where nobody listens: so it is known by the gate
        which port is wanted. */
     bool answers_names;
+    /* The same, and a connection there waits until gate_cage_decide; not where there is no nft. */
+    bool asks_hosts;
 };
 
 /* What realpath says, but sooner where there is no link in the path. Owned, or NULL. */
@@ -293,6 +295,8 @@ struct cage_need {
 /* False: the cage had it, or it is nowhere. Looks at the host's files, so it may take its time. */
 bool cage_need_of(const struct cage_attempt *attempt, struct cage_need *ret_need);
 void cage_need_free(struct cage_need *need); /* also for kg_auto */
+extern const char
+    cage_on_the_way[]; /* why a folder is left out in which something else was tried */
 /* Why a path of the system is tried by all and needed by none; NULL: it is not. */
 const char *cage_noise_of(const char *path);
 

@@ -138,6 +138,7 @@ static void close_cage(struct gate_cage *cage)
         free(cage->sockets);
     }
     loop_timer_stop(gate->relay, &cage->resume);
+    gate_ask_end(cage);
     gate_connections_end(cage, "the plugin ended");
     for (struct gate_lookup *at = cage->lookups; at != NULL; at = at->next_of_cage)
         at->cage = NULL; /* each comes back, to nobody */
@@ -154,6 +155,9 @@ struct command {
     uint32_t index;
     int fd;
     struct gate_limits limits;
+    char *host; /* owned, with its port: what was decided */
+    uint16_t port;
+    bool given;
     struct loop_message *told;
     uv_sem_t *done; /* NULL: nobody waits */
 };
@@ -191,6 +195,14 @@ static void do_take(struct loop_message *message)
 {
     struct command *command = KG_CONTAINER(message, struct command, message);
     open_socket(command->cage, command->index, command->fd);
+    free(command);
+}
+
+static void do_decide(struct loop_message *message)
+{
+    struct command *command = KG_CONTAINER(message, struct command, message);
+    gate_ask_decided(command->cage, command->host, command->port, command->given);
+    free(command->host);
     free(command);
 }
 
@@ -328,8 +340,9 @@ struct gate_cage *gate_cage_new(struct gate *gate, const struct cage_plan *plan,
     cage->mailbox = gate_mailbox_new(cage, gate->loop, on_event, data);
     copy_hosts(cage, &plan->network);
     copy_closed(cage, &plan->network);
-    cage->any = plan->network.any;
-    cage->names = cage->any || plan->network.answers_names ? gate_names_new() : NULL;
+    cage->asks = plan->network.asks;
+    cage->any = plan->network.any && !cage->asks;
+    cage->names = plan->network.any || plan->network.answers_names ? gate_names_new() : NULL;
     cage->ready_tail = &cage->ready;
     return cage;
 }
@@ -342,6 +355,12 @@ void gate_cage_tell_later(struct gate_cage *cage)
 void gate_cage_take(struct gate_cage *cage, uint32_t index, int fd)
 {
     post(cage->gate, do_take, (struct command){.cage = cage, .index = index, .fd = fd});
+}
+
+void gate_cage_decide(struct gate_cage *cage, const char *host, uint16_t port, bool given)
+{
+    post(cage->gate, do_decide,
+         (struct command){.cage = cage, .host = kg_strdup(host), .port = port, .given = given});
 }
 
 uint32_t gate_cage_connections(const struct gate_cage *cage)

@@ -28,6 +28,7 @@ enum gate_event_kind {
     GATE_ENDED,     /* a connection that was open is over */
     GATE_DENIED,    /* not declared, or not allowed */
     GATE_FAILED,    /* allowed, but the other side could not be reached */
+    GATE_ASKED,     /* it waits for gate_cage_decide */
 };
 extern const char *const gate_outcomes[]; /* "connected", of each kind */
 
@@ -72,6 +73,8 @@ struct gate_cage *gate_cage_new(struct gate *gate, const struct cage_plan *plan,
 void gate_cage_tell_later(struct gate_cage *cage);
 /* What on_socket of the child brought; taken over. */
 void gate_cage_take(struct gate_cage *cage, uint32_t index, int fd);
+/* Whether a host and port that was asked about is given; what waits for it goes on. */
+void gate_cage_decide(struct gate_cage *cage, const char *host, uint16_t port, bool given);
 /* Connections that are open or being opened, at this moment. */
 uint32_t gate_cage_connections(const struct gate_cage *cage);
 /* Posts the message once all that the gate could have seen until now was told. */

@@ -45,6 +45,9 @@ static void find_redirected(const struct gate_socket *socket, int fd, struct gat
     } else if (cage->any) {
         target->trust = GATE_TRUST_ANY;
         target->name = gate_names_find(cage->names, &address);
+    } else if (cage->asks) {
+        target->name = gate_names_find(cage->names, &address);
+        gate_ask_about(cage, target);
     } else {
         target->denied = "it is not declared";
         target->declare = target->host;
@@ -96,10 +99,14 @@ static void check_limits(struct gate_cage *cage, struct gate_target *target)
         target->denied = "too many events of the plugin wait to be told";
 }
 
-static void admit(struct gate_socket *socket, int fd)
+void gate_admit(struct gate_socket *socket, int fd)
 {
     struct gate_target target = {0};
     find_target(socket, fd, &target);
+    if (target.denied == NULL && target.asked != NULL) {
+        gate_ask_wait(target.asked, socket, fd);
+        return;
+    }
     check_limits(socket->cage, &target);
     if (target.denied == NULL) {
         gate_connection_begin(socket->cage, fd, &target);
@@ -145,7 +152,7 @@ void gate_listener_ready(struct gate_source *source, uint32_t events)
     for (int i = 0; i < ACCEPTS_PER_TURN && !socket->cage->paused; i++) {
         int fd = accept4(source->fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
         if (fd >= 0)
-            admit(socket, fd);
+            gate_admit(socket, fd);
         else if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM)
             pause_accepting(socket->cage);
         else if (errno != EINTR && errno != ECONNABORTED)

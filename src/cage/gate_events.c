@@ -14,10 +14,8 @@
 #define POST_MS     5    /* how long an event may wait for others */
 
 const char *const gate_outcomes[] = {
-    [GATE_CONNECTED] = "connected",
-    [GATE_ENDED] = "ended",
-    [GATE_DENIED] = "denied",
-    [GATE_FAILED] = "failed",
+    [GATE_CONNECTED] = "connected", [GATE_ENDED] = "ended", [GATE_DENIED] = "denied",
+    [GATE_FAILED] = "failed",       [GATE_ASKED] = "asked",
 };
 
 struct note {

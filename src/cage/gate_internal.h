@@ -238,11 +238,13 @@ struct gate_cage {
     struct gate_host *closed; /* owned; hosts and ports that are refused all the same */
     size_t closed_count;
     bool any;
+    bool asks;        /* about what is not declared, see gate_ask.c */
     bool tells_later; /* it is not asked whether somebody hears */
     /* The relay's from here on. */
     struct gate_socket *sockets;
     bool paused;              /* no accepting for a moment */
     struct loop_timer resume; /* ends the pause */
+    struct gate_question *questions;
     struct gate_connection *connections;
     _Atomic uint32_t connection_count; /* also read by the loop */
     struct gate_lookup *lookups;       /* by next_of_cage */
@@ -266,9 +268,10 @@ struct gate_target {
     char numeric[GATE_ADDRESS_TEXT];
     uint16_t port;
     enum gate_trust trust;
-    struct gate_name *name; /* NULL unless `*` gave it */
-    const char *denied;     /* why it may not, or NULL */
-    const char *declare;    /* and what would help, or NULL */
+    struct gate_name *name;      /* NULL unless `*` gave it */
+    const char *denied;          /* why it may not, or NULL */
+    const char *declare;         /* and what would help, or NULL */
+    struct gate_question *asked; /* not NULL: it waits for the answer */
 };
 /* Looks up, connects and moves bytes from now on. Takes the fd. */
 void gate_connection_begin(struct gate_cage *cage, int fd, const struct gate_target *target);
@@ -276,6 +279,14 @@ void gate_connection_begin(struct gate_cage *cage, int fd, const struct gate_tar
 void gate_set_options(int fd);
 /* The other side will see a reset and no end of file. */
 void gate_reset_on_close(int fd);
+
+/* Begins what may be, refuses what may not; or it waits. Takes the fd. */
+void gate_admit(struct gate_socket *socket, int fd);
+/* Of a host that is not declared: fills in whether it may be had, or whose answer it waits for. */
+void gate_ask_about(struct gate_cage *cage, struct gate_target *target);
+void gate_ask_wait(struct gate_question *question, struct gate_socket *socket, int fd);
+void gate_ask_decided(struct gate_cage *cage, const char *host, uint16_t port, bool given);
+void gate_ask_end(struct gate_cage *cage);
 
 void gate_listener_ready(struct gate_source *source, uint32_t events);
 void gate_names_ready(struct gate_source *source, uint32_t events);

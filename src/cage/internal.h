@@ -196,6 +196,7 @@ struct cage_network {
     size_t count;
     bool any;           /* every host */
     bool answers_names; /* see cage_policy; not encoded */
+    bool asks;          /* any, and somebody is asked of each; not encoded */
     char *nft;          /* owned; the program, where something is redirected, else "" */
     /* Hosts and ports that the gate refuses all the same; owned, and not encoded. */
     struct cage_listener *closed;

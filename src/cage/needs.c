@@ -20,6 +20,8 @@ static const struct {
 /* Folders of any place that are made anew where they are missing. */
 static const char *const caches[] = {".cache", "__pycache__", ".npm"};
 
+const char cage_on_the_way[] = "it was only looked at, on the way to something else";
+
 /* What is only looked at here is looked at on every machine. */
 static const char *const systems[] = {"/usr",  "/etc", "/lib", "/lib64", "/bin",
                                       "/sbin", "/var", "/opt", "/run"};
@@ -86,7 +88,7 @@ static const char *why_not(const struct cage_attempt *attempt, const char *path,
     if (looks && is_of_system(path))
         return "a folder or file of the system that was only looked at";
     if (looks && !cage_place_may_be_given(path))
-        return "it was only looked at, on the way to something else";
+        return cage_on_the_way;
     return NULL;
 }
 

@@ -256,6 +256,8 @@ int cage_network_plan(const struct cage_policy *policy, const struct cage_facts 
     for (size_t i = 0; i < policy->closed_count; i++)
         cage_network_close(&plan->network, policy->closed[i].host, policy->closed[i].port);
     plan->network.answers_names = policy->answers_names;
+    plan->network.asks = policy->asks_hosts && !plan->network.any && facts->nft != NULL;
+    plan->network.any |= plan->network.asks;
     int result = plan_redirection(policy, facts, &plan->network, err);
     if (result == 0 && cage_plan_has_network(plan))
         add_files(plan);

@@ -20,7 +20,7 @@ void *catalog_op_new(const struct catalog_request *request, size_t size)
     return op;
 }
 
-void catalog_op_free(struct catalog_op *op)
+static void catalog_op_free(struct catalog_op *op)
 {
     if (op->clean != NULL)
         op->clean(op);

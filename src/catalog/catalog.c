@@ -1,5 +1,6 @@
 /* The catalog's parts, from start to stop, and who is what in which org. */
 #include "catalog/orchestrators.h"
+#include "store/store.h"
 
 #include <sodium.h>
 #include <stdio.h>
@@ -50,8 +51,10 @@ struct catalog *catalog_new(const struct catalog_parts *parts, struct kg_err *er
     struct state *state = state_keeper_state(catalog_keeper(catalog));
     if (catalog_orgs_load(catalog, state, err) == 0 &&
         catalog_members_load(catalog, state, err) == 0 &&
-        catalog_orchestrators_load(catalog, state, err) == 0)
+        catalog_orchestrators_load(catalog, state, err) == 0) {
+        catalog_serve_store(catalog);
         return catalog;
+    }
     catalog_free(catalog);
     return NULL;
 }
@@ -65,6 +68,7 @@ void catalog_free(struct catalog *catalog)
 {
     if (catalog == NULL)
         return;
+    store_set_catalog(host_store(catalog->host), NULL, NULL);
     state_keeper_drain(catalog_keeper(catalog)); /* which still speaks of them */
     loop_worker_free(catalog->worker);
     pool_free(catalog->pool);

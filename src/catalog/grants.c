@@ -173,7 +173,12 @@ static int run_grants(struct state_task *task, struct state *state, struct kg_er
 {
     struct grants_op *asked = KG_CONTAINER(task, struct grants_op, op.task);
     const struct state_package_query query = {
-        .org = asked->op.org, .with_system = true, .pid = asked->pid, .latest_only = true};
+        .org = asked->op.org,
+        .with_system = true,
+        .pid = asked->pid,
+        .latest_only = true,
+        .system_enabled_only = true,
+    };
     int result = package_find(state, &query, &asked->row, err);
     if (result == 0 && asked->capability != NULL)
         result = grants_write(asked, state, err);

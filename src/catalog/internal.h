@@ -70,7 +70,6 @@ struct catalog_op {
 };
 /* size: of the struct that begins with it. */
 void *catalog_op_new(const struct catalog_request *request, size_t size);
-void catalog_op_free(struct catalog_op *op);
 void catalog_op_read(struct catalog_op *op);
 void catalog_op_write(struct catalog_op *op);
 /* Answers, and frees the op. */
@@ -98,6 +97,11 @@ const struct catalog_member *catalog_member_find(const struct catalog *catalog, 
  */
 char *catalog_merge(const char *before, const struct kg_node *more_or_null,
                     const char *const *keys);
+
+/* -- packages as plugins: install.c ------------------------------------------------------------ */
+
+/* From now on the store of plugins finds packages; until the catalog is freed. */
+void catalog_serve_store(struct catalog *catalog);
 
 /* -- a new key: rotate.c ----------------------------------------------------------------------- */
 

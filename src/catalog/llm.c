@@ -8,7 +8,6 @@
 #include "catalog/grants.h"
 #include "catalog/internal.h"
 #include "catalog/settings.h"
-#include "redact/shared.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -335,10 +334,12 @@ static int llm_apply(struct llm_op *asked, struct kg_err *err)
 }
 
 /* A key is for where it was meant to go: it does not follow to another address. */
-static int llm_check_moved(const struct llm_op *asked, const char *before, struct kg_err *err)
+static int llm_check_moved(struct llm_op *asked, const char *before, struct kg_err *err)
 {
     kg_auto(kg_doc_cleanup) struct kg_doc *old = before ? kg_json_read(kg_str(before), NULL) : NULL;
     kg_auto(kg_doc_cleanup) struct kg_doc *now = kg_json_read(kg_str(asked->row.value), NULL);
+    if (now != NULL && llm_is_operators(now->root))
+        kg_free(&asked->row.box);
     if (old == NULL || now == NULL || asked->row.box == NULL || asked->sets_key)
         return 0;
     for (const char *const *key = (const char *const[]){"provider", "base_url", NULL}; *key; key++)
@@ -524,8 +525,7 @@ static void on_llm_found(struct state_task *task, const struct kg_err *err_or_nu
         err = *err_or_null;
     } else if (lookup->local != NULL) {
         const struct local_provider *provider = lookup->local->models[0].provider;
-        if (llm_check_reach(lookup->catalog, lookup->org, provider, &err) == 0)
-            redact_share(provider->api_key);
+        (void)llm_check_reach(lookup->catalog, lookup->org, provider, &err);
         found.own = lookup->local;
     }
     found.alias = lookup->alias;

@@ -1,6 +1,6 @@
 /*
  * Objects: bytes that never change, by the SHA-256 of what they are. Files below the state folder
- * today; whoever asks sees no path. An object is read only after it was seen to be what its name
+ * today. An object is read only after it was seen to be what its name
  * says. Functions block, and belong on a worker or the keeper's thread.
  */
 #include "catalog/objects.h"
@@ -33,7 +33,7 @@ void objects_free(struct objects *objects)
     free(objects);
 }
 
-static char *path_of(const struct objects *objects, const char *hash)
+char *objects_path(const struct objects *objects, const char *hash)
 {
     return kg_format("%s/%.2s/%s", objects->folder, hash, hash);
 }
@@ -61,7 +61,7 @@ int objects_hash(int fd, char ret_hash[OBJECTS_HASH_TEXT], struct kg_err *err)
 
 bool objects_has(const struct objects *objects, const char *hash)
 {
-    kg_auto(kg_free) char *path = path_of(objects, hash);
+    kg_auto(kg_free) char *path = objects_path(objects, hash);
     return access(path, F_OK) == 0;
 }
 
@@ -84,7 +84,7 @@ static int move_file(const char *from, const char *to)
 
 int objects_put(struct objects *objects, const char *hash, const char *file, struct kg_err *err)
 {
-    kg_auto(kg_free) char *path = path_of(objects, hash);
+    kg_auto(kg_free) char *path = objects_path(objects, hash);
     kg_auto(kg_free) char *folder = kg_path_folder(path);
     if (access(path, F_OK) == 0)
         return 0;
@@ -98,7 +98,7 @@ int objects_put(struct objects *objects, const char *hash, const char *file, str
 int objects_open(const struct objects *objects, const char *hash, struct kg_err *err)
 {
     char found[OBJECTS_HASH_TEXT];
-    kg_auto(kg_free) char *path = path_of(objects, hash);
+    kg_auto(kg_free) char *path = objects_path(objects, hash);
     kg_auto(kg_close) int fd = open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
     if (fd < 0)
         return kg_fail_errno(err, errno, "open the object %s", hash);
@@ -114,7 +114,7 @@ int objects_open(const struct objects *objects, const char *hash, struct kg_err 
 
 int objects_remove(struct objects *objects, const char *hash, struct kg_err *err)
 {
-    kg_auto(kg_free) char *path = path_of(objects, hash);
+    kg_auto(kg_free) char *path = objects_path(objects, hash);
     if (unlink(path) < 0 && errno != ENOENT)
         return kg_fail_errno(err, errno, "remove the object %s", hash);
     return 0;

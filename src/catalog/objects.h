@@ -18,6 +18,8 @@ bool objects_has(const struct objects *objects, const char *hash);
 /* An fd to read it from its start, or a negative errno. It was read once, and is what it should be.
  */
 int objects_open(const struct objects *objects, const char *hash, struct kg_err *err);
+/* Where it is, for a cage that reads it; owned. */
+char *objects_path(const struct objects *objects, const char *hash);
 /* One that is not there is no error. */
 int objects_remove(struct objects *objects, const char *hash, struct kg_err *err);
 

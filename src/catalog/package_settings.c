@@ -25,6 +25,16 @@ static int settings_of(struct state *state, const char *org, const char *pid, ch
     return state_package_settings(state, org, pid, take_setting, ret_stored, err);
 }
 
+int package_settings_dropped(struct state *state, const char *org, const char *pid,
+                             const struct kg_node *schema, char ***ret_keys, struct kg_err *err)
+{
+    kg_auto(kg_free) char *stored = NULL;
+    int result = settings_of(state, org, pid, &stored, err);
+    if (result == 0)
+        *ret_keys = settings_dropped(schema, stored);
+    return result;
+}
+
 static char *scope_of(const char *org, const char *pid)
 {
     return kg_format("%s %s", org, pid);

@@ -63,7 +63,7 @@ void package_put_card(struct kg_buf *out, const struct kg_node *package)
 }
 
 /* What never changes is put as it was written when it was uploaded. */
-void package_put(struct kg_json_writer *json, const struct state_package *row)
+static void package_put(struct kg_json_writer *json, const struct state_package *row)
 {
     struct kg_json_cursor inside = kg_json_inside(kg_str(row->card));
     struct kg_str raw_key, value;
@@ -93,7 +93,7 @@ void package_row_free(struct package_row *row)
 }
 
 /* Texts of a row, kept in one block. */
-static void row_keep(struct package_row *kept, const struct state_package *row)
+void package_row_keep(struct package_row *kept, const struct state_package *row)
 {
     const char **fields[] = {&kept->row.id,       &kept->row.org,        &kept->row.pid,
                              &kept->row.version,  &kept->row.object,     &kept->row.card,
@@ -136,7 +136,7 @@ static void take_found(void *data, const struct state_package *row)
 {
     struct finding *finding = data;
     if (finding->kept->text == NULL || row->org[0] != '\0')
-        row_keep(finding->kept, row);
+        package_row_keep(finding->kept, row);
 }
 
 int package_find(struct state *state, const struct state_package_query *query,

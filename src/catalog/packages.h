@@ -11,6 +11,8 @@ struct package_row {
     char *text; /* owned; NULL: there is none */
 };
 void package_row_free(struct package_row *row);
+/* With copies of its texts, instead of what it had. */
+void package_row_keep(struct package_row *kept, const struct state_package *row);
 /* As who runs it sees it; borrowed of the row. */
 struct catalog_package package_of(const struct package_row *row);
 
@@ -21,8 +23,10 @@ int package_find(struct state *state, const struct state_package_query *query,
 /* The highest version that is enabled is the latest from now on. */
 int package_settle_latest(struct state *state, const char *org, const char *pid,
                           struct kg_err *err);
+/* On the keeper's thread: keys of what the org has set that do not fit this schema; owned. */
+int package_settings_dropped(struct state *state, const char *org, const char *pid,
+                             const struct kg_node *schema, char ***ret_keys, struct kg_err *err);
 /* What is shown of a package, of what its discovery found. */
 void package_put_card(struct kg_buf *out, const struct kg_node *package);
-void package_put(struct kg_json_writer *json, const struct state_package *row);
 
 #endif

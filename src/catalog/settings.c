@@ -66,7 +66,8 @@ static bool is_integer(const struct kg_node *value)
     return value->type == KG_NUMBER;
 }
 
-bool settings_fits(const struct kg_node *item, const struct kg_node *value)
+/* Whether a value is of the type that the item says. */
+static bool settings_fits(const struct kg_node *item, const struct kg_node *value)
 {
     static const struct {
         const char *name;

@@ -23,9 +23,6 @@ struct settings_seal {
     const char *scope;                  /* ids, without line ends: "ORG PID" */
 };
 
-/* Whether a value is of the type that the item says. */
-bool settings_fits(const struct kg_node *item, const struct kg_node *value);
-
 /*
  * The stored text with what was sent in it: {KEY: VALUE}, null takes a value away, a masked one
  * stays. KG_E_INVALID_PARAMS: there is no such setting, or it has another type.

@@ -44,6 +44,7 @@ struct catalog_upload {
     char *domain;           /* owned: the org's, or NULL */
     int64_t quota;          /* pids that the org may have; -1: no bound */
     char id[CATALOG_ID_TEXT];
+    char **dropped; /* owned: keys of the org's settings that do not fit it */
     struct kg_buf card, document;
     struct kg_err err;     /* code KG_OK: all is well so far */
     struct kg_err job_err; /* the same, of the job that runs */
@@ -112,6 +113,7 @@ static void upload_op_clean(struct catalog_op *op)
     kg_buf_free(&upload->card);
     kg_buf_free(&upload->document);
     kg_doc_free(upload->package);
+    kg_list_free(upload->dropped);
     free(upload->file);
     free(upload->name);
     free(upload->tree);
@@ -241,7 +243,25 @@ static int run_row(struct state_task *task, struct state *state, struct kg_err *
         result = state_package_add(state, &row, err);
     if (result == 0)
         result = package_settle_latest(state, row.org, pid, err);
+    if (result == 0)
+        result = package_settings_dropped(
+            state, row.org, pid, kg_node_list(package, "settings_schema"), &upload->dropped, err);
     return result < 0 ? result : put_files(upload, err);
+}
+
+static void put_warnings(struct kg_json_writer *json, const struct catalog_upload *upload)
+{
+    const struct kg_node *warnings = kg_node_list(upload->package->root, "warnings");
+    kg_json_named_begin(json, "warnings", '[');
+    for (uint32_t i = 0; i < warnings->count; i++)
+        kg_json_node(json, &warnings->items[i]);
+    for (char *const *key = upload->dropped; *key != NULL; key++) {
+        kg_auto(kg_free) char *words = kg_format(
+            "setting %s: the value that the org has set does not fit this version, and is not used",
+            *key);
+        kg_json_text(json, words);
+    }
+    kg_json_end(json, ']');
 }
 
 static void put_answer(struct catalog_upload *upload)
@@ -257,7 +277,7 @@ static void put_answer(struct catalog_upload *upload)
         kg_json_named_text(&json, "org_id", upload->op.org);
     else
         kg_json_named_bool(&json, "is_latest", true);
-    kg_json_named_node(&json, "warnings", kg_node_list(package, "warnings"));
+    put_warnings(&json, upload);
     kg_json_end(&json, '}');
 }
 

@@ -2,7 +2,7 @@
  * kaged auth: a browser's way in, and API tokens. What is secret is printed on stdout, alone, and
  * never given to another program as an argument, where everybody on the machine could read it.
  */
-#include "cli/cli.h"
+#include "cli/rows.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -81,34 +81,9 @@ int cli_auth_open(struct cli *cli)
 
 /* -- tokens ------------------------------------------------------------------------------------ */
 
-static void put_scopes(struct kg_json_writer *json, const char *scopes)
-{
-    kg_json_named_begin(json, "scopes", '[');
-    for (const char *at = scopes; *at != '\0';) {
-        size_t length = strcspn(at, ",");
-        kg_json_str(json, (struct kg_str){at, length});
-        at += length + (at[length] == ',');
-    }
-    kg_json_end(json, ']');
-}
-
-static void put_wish(const struct cli *cli, struct kg_buf *out)
-{
-    struct kg_json_writer json = kg_json_writer(out);
-    const char *scopes = cli_option_value(cli, "scope");
-    const char *expires = cli_option_value(cli, "expires");
-    kg_json_begin(&json, '{');
-    kg_json_named_text(&json, "name", cli_option_value(cli, "name"));
-    if (scopes != NULL)
-        put_scopes(&json, scopes);
-    if (expires != NULL)
-        kg_json_named_text(&json, "expires", expires);
-    if (cli_option_value(cli, "user") != NULL)
-        kg_json_named_text(&json, "user", cli_option_value(cli, "user"));
-    if (cli_option_value(cli, "profile") != NULL)
-        kg_json_named_text(&json, "profile", cli_option_value(cli, "profile"));
-    kg_json_end(&json, '}');
-}
+static const struct member wish[] = {{"name", "--name"},       {"scopes", "--scope", MEMBER_PARTS},
+                                     {"expires", "--expires"}, {"user", "--user"},
+                                     {"profile", "--profile"}, {0}};
 
 static void show_token(struct kg_buf *out, const struct cli *cli, const struct kg_node *answer)
 {
@@ -118,72 +93,31 @@ static void show_token(struct kg_buf *out, const struct cli *cli, const struct k
         fputs("kaged keeps only a hash of it: this is the one time that it is shown\n", stderr);
 }
 
+static const struct row token_rows[] = {{.put = show_token}, {0}};
+
 int cli_auth_token_create(struct cli *cli)
 {
-    kg_auto(kg_buf_free) struct kg_buf wish = {0};
+    static const struct cli_page page = {"POST", "/api/v1/tokens", wish, .rows = token_rows};
     struct kg_err err;
-    if (cli_option_value(cli, "name") == NULL) {
-        kg_fail(&err, KG_E_USAGE, "a token needs a name: --name NAME");
-        return print_error(&err);
-    }
-    put_wish(cli, &wish);
-    const struct client_request request = {
-        .method = "POST", .target = "/api/v1/tokens", .body = kg_buf_view(&wish)};
-    return cli_show(cli, &request, show_token);
+    if (cli_option_value(cli, "name") != NULL)
+        return page_show(cli, &page);
+    kg_fail(&err, KG_E_USAGE, "a token needs a name: --name NAME");
+    return print_error(&err);
 }
 
-static void put_scope_cell(struct table *table, const struct kg_node *scopes)
-{
-    kg_auto(kg_buf_free) struct kg_buf text = {0};
-    for (uint32_t i = 0; i < scopes->count; i++) {
-        if (kg_str_is(scopes->items[i].text, "admin"))
-            text.length = 0; /* it has the others */
-        else if (i > 0)
-            kg_buf_char(&text, ',');
-        kg_buf_str(&text, scopes->items[i].text);
-    }
-    table_cell(table, kg_buf_view(&text), NULL);
-}
-
-static void put_tokens(struct kg_buf *out, const struct cli *cli, const struct kg_node *answer)
-{
-    static const char *const headings[] = {"ID",      "NAME",    "SCOPES",    "OPERATOR",
-                                           "CREATED", "EXPIRES", "LAST USED", NULL};
-    const struct kg_node *tokens = kg_node_list(answer, "tokens");
-    (void)cli;
-    if (tokens->count == 0) {
-        kg_buf_text(out, "there are no API tokens\n");
-        return;
-    }
-    struct table *table = table_new(headings);
-    for (uint32_t i = 0; i < tokens->count; i++) {
-        const struct kg_node *token = &tokens->items[i];
-        bool expired = kg_node_is_true(token, "expired");
-        table_texts(table, token, (const char *const[]){"id", "name", NULL});
-        put_scope_cell(table, kg_node_list(token, "scopes"));
-        table_texts(table, token, (const char *const[]){"operator", "created_at", NULL});
-        table_cell(table, expired ? KG_STR("expired") : cli_text(token, "expires_at"), NULL);
-        table_cell(table, cli_text(token, "last_used_at"), NULL);
-    }
-    table_print(table);
-}
-
-int cli_auth_token_list(struct cli *cli)
-{
-    const struct client_request request = {.method = "GET", .target = "/api/v1/tokens"};
-    return cli_show(cli, &request, put_tokens);
-}
-
-static void put_revoked(struct kg_buf *out, const struct cli *cli, const struct kg_node *token)
-{
-    (void)cli;
-    print_words(out, token, "token {name} is revoked\n");
-}
-
-int cli_auth_token_revoke(struct cli *cli)
-{
-    kg_auto(kg_buf_free) struct kg_buf target = {0};
-    client_put_target(&target, "tokens", cli_argument(cli, 0), "");
-    const struct client_request request = {.method = "DELETE", .target = kg_buf_terminate(&target)};
-    return cli_show(cli, &request, put_revoked);
-}
+static const struct cell list_cells[] = {{"SCOPES", "scopes~admin", "admin", NULL}, /* has all */
+                                         {"SCOPES", NULL, "{scopes:commas}", NULL},
+                                         {"EXPIRES", "expired", "expired", NULL},
+                                         {"EXPIRES", NULL, "{expires_at}", NULL},
+                                         {0}};
+static const struct row list_rows[] = {
+    {"!tokens", .words = "there are no API tokens\n"},
+    {.each = "tokens",
+     .table = "ID={id}; NAME={name}; SCOPES; OPERATOR={operator}; CREATED={created_at}; EXPIRES; "
+              "LAST USED={last_used_at}",
+     .cells = list_cells},
+    {0},
+};
+const struct cli_page auth_token_list = {"GET", "/api/v1/tokens", .rows = list_rows};
+const struct cli_page auth_token_revoke = {"DELETE", "/api/v1/tokens/{1}",
+                                           .words = "token {name} is revoked\n"};

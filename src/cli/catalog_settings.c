@@ -10,14 +10,8 @@
 /* "/api/orgs/ORG/plugins/PID/" and what follows; false: no org was named, which was said. */
 static bool put_package_target(const struct cli *cli, struct kg_buf *target, const char *rest)
 {
-    const char *org = cli_option_value(cli, "org");
-    if (org == NULL) {
-        print_problem(CLI_USAGE, KG_STR("--org is missing"),
-                      KG_STR("kaged org list shows the orgs"));
+    if (!cli_put_org(cli, target))
         return false;
-    }
-    kg_buf_text(target, "/api/orgs/");
-    kg_buf_percent(target, kg_str(org));
     kg_buf_text(target, "/plugins/");
     kg_buf_percent(target, kg_str(cli_argument(cli, 0)));
     kg_buf_text(target, rest);

@@ -20,6 +20,7 @@
 enum cli_exit { CLI_DONE = 0, CLI_FAILED = 1, CLI_USAGE = 2 }; /* the others come from errors.def */
 
 struct cli;
+struct cli_page;
 
 struct cli_option {
     const char *name;     /* without its dashes */
@@ -43,6 +44,7 @@ struct cli_command {
     const char *help; /* paragraphs, one a line; " " starts an example */
     enum cli_needs needs;
     int (*run)(struct cli *cli); /* the exit code */
+    const struct cli_page *page; /* or what is asked and printed, see rows.h */
 };
 extern const struct cli_command cli_commands[];
 extern const size_t cli_command_count;
@@ -114,7 +116,7 @@ void print_age(struct kg_buf *out, int64_t ms);
 /* "2026-11-15T22:19:34.123Z (3 min ago)" */
 void print_when(struct kg_buf *out, int64_t wall_ms);
 
-/* Words with members of an object among them, escaped: "{name} is {state}". */
+/* Words with members of an object among them, escaped: "{name} is {state}"; see rows.h. */
 void print_words(struct kg_buf *out, const struct kg_node *object, const char *words);
 /* A value: a string as it is, all else as JSON; escaped, nothing of NULL. */
 void print_value(struct kg_buf *out, const struct kg_node *value);
@@ -159,6 +161,7 @@ size_t print_columns(void);
 
 /* How this program is called in hints from now on: as cli_self says it; borrowed. */
 void print_speak_as(const char *how);
+const char *print_self(void);
 /* Advice, whoever gave it: its "kaged COMMAND" is one that works in this home. */
 void print_put_hint(struct kg_buf *out, struct kg_str hint);
 /* "kaged: MESSAGE" and, if there is one, "hint: HINT", each a line. */
@@ -314,6 +317,16 @@ void systemd_detach(struct systemd *systemd);
 
 /* -- the commands ------------------------------------------------------------------------------ */
 
+extern const struct cli_page mcp_profile_list, mcp_profile_rm, mcp_status;
+extern const struct cli_page system_plugin_list, system_plugin_status;
+extern const struct cli_page plugin_grant, plugin_revoke, plugin_knobs;
+extern const struct cli_page auth_token_list, auth_token_revoke;
+extern const struct cli_page project_list, project_unload;
+extern const struct cli_page daemon_status, daemon_reload;
+extern const struct cli_page plugin_why, plugin_status;
+extern const struct cli_page session_questions, session_commands, session_idle,
+    session_undo_compact, session_resume, session_close, session_cancel;
+
 int cli_start(struct cli *cli);
 int cli_backup(struct cli *cli);
 int cli_restore(struct cli *cli);
@@ -328,9 +341,7 @@ int cli_project_init(struct cli *cli);
 int cli_project_add(struct cli *cli);
 int cli_project_load(struct cli *cli);
 int cli_project_reload(struct cli *cli);
-int cli_project_list(struct cli *cli);
 int cli_project_show(struct cli *cli);
-int cli_project_unload(struct cli *cli);
 int cli_config_check(struct cli *cli);
 int cli_config_get(struct cli *cli);
 int cli_config_set(struct cli *cli);
@@ -343,12 +354,9 @@ int cli_mcp_serve(struct cli *cli);
 int cli_mcp_searches(const struct cli *cli, bool *ret_searches, struct kg_err *err);
 int cli_mcp_connect(struct cli *cli);
 int cli_mcp_disconnect(struct cli *cli);
-int cli_mcp_status(struct cli *cli);
 int cli_mcp_log(struct cli *cli);
 int cli_mcp_forget(struct cli *cli);
-int cli_mcp_profile_list(struct cli *cli);
 int cli_mcp_profile_set(struct cli *cli);
-int cli_mcp_profile_rm(struct cli *cli);
 int cli_mcp_mark(struct cli *cli);
 int cli_secret_set(struct cli *cli);
 int cli_org_create(struct cli *cli);
@@ -364,6 +372,8 @@ int cli_org_models(struct cli *cli);
 int cli_org_add_model(struct cli *cli);
 int cli_org_change_model(struct cli *cli);
 int cli_org_remove_model(struct cli *cli);
+/* "/api/orgs/ORG" of the option --org; false: it is missing, which was said. */
+bool cli_put_org(const struct cli *cli, struct kg_buf *target);
 int cli_orchestrator_create(struct cli *cli);
 int cli_orchestrator_list(struct cli *cli);
 int cli_orchestrator_show(struct cli *cli);
@@ -388,21 +398,13 @@ int cli_catalog_revoke(struct cli *cli);
 int cli_catalog_rotate(struct cli *cli);
 int cli_secret_list(struct cli *cli);
 int cli_secret_rm(struct cli *cli);
-int cli_system_plugin_list(struct cli *cli);
-int cli_system_plugin_status(struct cli *cli);
 int cli_secret_rotate(struct cli *cli);
 int cli_stop(struct cli *cli);
-int cli_status(struct cli *cli);
-int cli_reload(struct cli *cli);
 int cli_version(struct cli *cli);
 int cli_help(struct cli *cli);
 int cli_completion(struct cli *cli);
 int cli_completion_words(struct cli *cli);
 int cli_plugin_list(struct cli *cli);
-int cli_plugin_status(struct cli *cli);
-int cli_plugin_why(struct cli *cli);
-int cli_plugin_grant(struct cli *cli);
-int cli_plugin_revoke(struct cli *cli);
 int cli_plugin_storage(struct cli *cli);
 int cli_plugin_logs(struct cli *cli);
 int cli_plugin_enable(struct cli *cli);
@@ -413,7 +415,6 @@ int cli_plugin_tools(struct cli *cli);
 int cli_mcp_import(struct cli *cli);
 int cli_plugin_resources(struct cli *cli);
 int cli_plugin_prompts(struct cli *cli);
-int cli_plugin_knobs(struct cli *cli);
 int cli_plugin_knobs_get(struct cli *cli);
 int cli_plugin_knobs_set(struct cli *cli);
 int cli_plugin_call(struct cli *cli);
@@ -422,8 +423,6 @@ int cli_plugin_replay(struct cli *cli);
 int cli_auth_open(struct cli *cli);
 int cli_chat(struct cli *cli);
 int cli_auth_token_create(struct cli *cli);
-int cli_auth_token_list(struct cli *cli);
-int cli_auth_token_revoke(struct cli *cli);
 int cli_plugin_install(struct cli *cli);
 int cli_plugin_dev(struct cli *cli);
 int cli_plugin_approve(struct cli *cli);
@@ -437,22 +436,15 @@ int cli_session_list(struct cli *cli);
 int cli_session_show(struct cli *cli);
 int cli_session_send(struct cli *cli);
 int cli_session_command(struct cli *cli);
-int cli_session_commands(struct cli *cli);
 int cli_session_context(struct cli *cli);
 int cli_session_tool(struct cli *cli);
-int cli_session_idle(struct cli *cli);
 int cli_session_compact(struct cli *cli);
-int cli_session_undo_compact(struct cli *cli);
 int cli_session_pin(struct cli *cli);
 int cli_session_fork(struct cli *cli);
 int cli_session_undo(struct cli *cli);
 int cli_session_redo(struct cli *cli);
 int cli_session_rewind(struct cli *cli);
-int cli_session_resume(struct cli *cli);
-int cli_session_cancel(struct cli *cli);
-int cli_session_questions(struct cli *cli);
 int cli_session_answer(struct cli *cli);
-int cli_session_close(struct cli *cli);
 int cli_audit(struct cli *cli);
 int cli_audit_verify(struct cli *cli);
 
@@ -471,7 +463,6 @@ int cli_show_plugin(const struct cli *cli, const char *method, const char *rest,
 int cli_read_stdin(const char *what, size_t max_bytes, struct kg_buf *ret_text, struct kg_err *err);
 /* A JSON object: the argument, stdin if it is "-", {} if there is none. */
 int cli_take_params(const char *json_or_null, struct kg_buf *ret_params, struct kg_err *err);
-cli_put plugin_status_put; /* what plugin status shows */
 /* Whether text is a JSON object, fit to be the parameters of a call. */
 int plugin_params_check(struct kg_str text, struct kg_err *err);
 

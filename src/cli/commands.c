@@ -6,12 +6,12 @@
 
 #define FOLLOW                                                                                     \
     {                                                                                              \
-        "follow", 'f', NULL, "Go on with what comes next, until Ctrl-C."                           \
+        "follow", 'f', NULL, "Keep showing what is new, until Ctrl-C."                             \
     }
 
 #define YES                                                                                        \
     {                                                                                              \
-        "yes", 'y', NULL, "Ask nothing: say yes beforehand, for scripts."                          \
+        "yes", 'y', NULL, "Answer yes to all questions, for scripts."                              \
     }
 #define DRY_RUN                                                                                    \
     {                                                                                              \
@@ -23,27 +23,27 @@
     }
 #define GRANT_PROJECT                                                                              \
     {                                                                                              \
-        "project", 0, "P", "Only in this project, where it has a process of its own then."         \
+        "project", 0, "P", "Only in this project, where it then has its own process."              \
     }
 #define ALLOW_NEW                                                                                  \
     {                                                                                              \
         "allow-new-capabilities", 0, NULL,                                                         \
-            "With --yes: also to capabilities that the installed version does not have."           \
+            "With --yes: also accept capabilities that the installed version does not have."       \
     }
 
 #define REPLACE_SOURCE                                                                             \
     {                                                                                              \
         "replace-source", 0, NULL,                                                                 \
-            "With --yes: also in the place of a plugin that came from another source."             \
+            "With --yes: also replace a plugin that came from another source."                     \
     }
 
 #define OF_PROJECT                                                                                 \
     {                                                                                              \
-        "project", 'p', "PROJECT", "As an agent of this project has it."                           \
+        "project", 'p', "PROJECT", "For an agent of this project."                                 \
     }
 #define OF_AGENT                                                                                   \
     {                                                                                              \
-        "agent", 'a', "AGENT", "Which agent, by its path (primary)."                               \
+        "agent", 'a', "AGENT", "The agent, by its path (default: primary)."                        \
     }
 #define AGENT(meaning)                                                                             \
     {                                                                                              \
@@ -51,17 +51,17 @@
     }
 #define LAST                                                                                       \
     {                                                                                              \
-        "last", 0, NULL, "The newest session, in the place of SESSION."                            \
+        "last", 0, NULL, "The newest session, instead of SESSION."                                 \
     }
 #define SEAT                                                                                       \
     {                                                                                              \
-        "seat", 0, "AGENT", "Which agent is spoken to: primary, primary.subagents.NAME."           \
+        "seat", 0, "AGENT", "The agent to talk to: primary, primary.subagents.NAME."               \
     }
 
 const struct cli_option cli_globals[] = {
-    {"home", 0, "DIR", "Keep everything of this kaged below DIR (or set KAGED_HOME)."},
-    {"system", 0, NULL, "Use the folders of the system, /etc/kaged and others, as root does."},
-    {"json", 0, NULL, "Print what the daemon answered, as JSON."},
+    {"home", 0, "DIR", "Keep all files below DIR (or set KAGED_HOME)."},
+    {"system", 0, NULL, "Use the system's folders, /etc/kaged and others, as root does."},
+    {"json", 0, NULL, "Print the daemon's answer as JSON."},
     {"help", 'h', NULL, "Show help on a command, or on all."},
     {"version", 0, NULL, "Show the version."},
     {0},

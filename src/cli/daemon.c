@@ -1,5 +1,5 @@
 /* The daemon as a whole: stop, status, reload, version. */
-#include "cli/cli.h"
+#include "cli/rows.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -18,10 +18,14 @@ int cli_version(struct cli *cli)
 
 /* -- status ------------------------------------------------------------------------------------ */
 
-static void put_plugin_counts(struct kg_buf *out, const struct kg_node *plugins)
+static void put_plugin_counts(struct kg_buf *out, const struct cli *cli,
+                              const struct kg_node *status)
 {
+    const struct kg_node *plugins = kg_node_typed(status, "plugins", KG_OBJECT);
     const char *comma = "";
-    for (uint32_t i = 0; plugins != NULL && plugins->type == KG_OBJECT && i < plugins->count; i++) {
+    (void)cli;
+    kg_buf_text(out, "  plugins   ");
+    for (uint32_t i = 0; plugins != NULL && i < plugins->count; i++) {
         const struct kg_member *state = &plugins->members[i];
         int64_t count;
         if (!kg_node_int(&state->value, &count) || count == 0)
@@ -33,96 +37,52 @@ static void put_plugin_counts(struct kg_buf *out, const struct kg_node *plugins)
     kg_buf_text(out, comma[0] ? "\n" : "none\n");
 }
 
-static void put_fact(struct kg_buf *out, const char *label, struct kg_str text)
-{
-    print_fact(out, 10, label, text);
-}
-
-static void put_listeners(struct kg_buf *out, const struct kg_node *listeners)
-{
-    for (uint32_t i = 0; i < listeners->count; i++)
-        if (listeners->items[i].type == KG_STRING)
-            put_fact(out, i == 0 ? "listens" : "", listeners->items[i].text);
-}
-
-static void put_figures(struct kg_buf *out, const struct kg_node *status)
-{
-    kg_buf_printf(out, "  calls     %" PRId64 ", of them %" PRId64 " with an error\n",
-                  kg_node_number(status, "calls"), kg_node_number(status, "errors"));
-    kg_buf_text(out, "  memory    ");
-    print_bytes(out, kg_node_number(status, "memory_bytes"));
-    kg_buf_printf(out, ", %" PRId64 " open files\n", kg_node_number(status, "open_fds"));
-    kg_buf_text(out, "  loop lag  ");
-    print_latency(out, kg_node_number(status, "loop_lag_us"));
-    kg_buf_text(out, ", at most ");
-    print_latency(out, kg_node_number(status, "loop_lag_max_us"));
-    kg_buf_printf(out, "\n  events    %" PRId64 " audited, ",
-                  kg_node_number(status, "audit_events"));
-    print_bytes(out, kg_node_number(status, "audit_queue_bytes"));
-    kg_buf_text(out, " waiting for the disk\n");
-}
-
-static void put_status(struct kg_buf *out, const struct cli *cli, const struct kg_node *status)
-{
-    int64_t started_ms;
-    (void)cli;
-    print_words(out, status,
-                kg_node_is_true(status, "stopping") ? "kaged {version} is stopping\n"
-                                                    : "kaged {version} is running\n");
-    put_fact(out, "pid", cli_text(status, "pid"));
-    put_fact(out, "user", cli_text(status, "user"));
-    put_fact(out, "home", cli_text(status, "home"));
-    put_fact(out, "config", cli_text(status, "config_file"));
-    put_fact(out, "socket", cli_text(status, "socket"));
-    put_fact(out, "tcp", cli_text(status, "tcp"));
-    put_fact(out, "no tcp", cli_text(status, "tcp_problem"));
-    put_fact(out, "log", cli_text(status, "log"));
-    if (cli_time(status, "started_at", &started_ms)) {
-        kg_buf_text(out, "  started   ");
-        print_when(out, started_ms);
-        kg_buf_char(out, '\n');
-    }
-    put_listeners(out, kg_node_list(status, "listeners"));
-    put_fact(out, "audit", cli_text(status, "audit_problem"));
-    put_fact(out, "cages", cli_text(status, "cages"));
-    put_fact(out, "limits", cli_text(status, "limits"));
-    kg_buf_text(out, "  plugins   ");
-    put_plugin_counts(out, kg_node_get(status, "plugins"));
-    put_figures(out, status);
-}
+static const struct row status_rows[] = {
+    {"stopping", .words = "kaged {version} is stopping\n"},
+    {"!stopping", .words = "kaged {version} is running\n"},
+    {.label = "pid", .words = "{pid}"},
+    {.label = "user", .words = "{user}"},
+    {.label = "home", .words = "{home}"},
+    {.label = "config", .words = "{config_file}"},
+    {.label = "socket", .words = "{socket}"},
+    {.label = "tcp", .words = "{tcp}"},
+    {.label = "no tcp", .words = "{tcp_problem:hint}"},
+    {.label = "log", .words = "{log}"},
+    {.label = "started", .words = "{started_at:when}"},
+    {.label = "listens", .each = "listeners", .words = "{.}"},
+    {.label = "audit", .words = "{audit_problem:hint}"},
+    {.label = "cages", .words = "{cages:hint}"},
+    {.label = "limits", .words = "{limits:hint}"},
+    {.put = put_plugin_counts},
+    {.label = "calls", .words = "{calls:count}, of them {errors:count} with an error"},
+    {.label = "memory", .words = "{memory_bytes:bytes}, {open_fds:count} open files"},
+    {.label = "loop lag", .words = "{loop_lag_us:latency}, at most {loop_lag_max_us:latency}"},
+    {.label = "events",
+     .words = "{audit_events:count} audited, {audit_queue_bytes:bytes} waiting "
+              "for the disk"},
+    {0},
+};
+const struct cli_page daemon_status = {"GET", "/api/v1/status", .rows = status_rows, .columns = 10};
 
 static const struct client_request status_request = {.method = "GET", .target = "/api/v1/status"};
 
-int cli_status(struct cli *cli)
-{
-    return cli_show(cli, &status_request, put_status);
-}
-
 /* -- reload ------------------------------------------------------------------------------------ */
 
-static void put_changes(struct kg_buf *out, const struct cli *cli, const struct kg_node *answer)
-{
-    const struct kg_node *changed = kg_node_list(answer, "changed");
-    const struct kg_node *problems = kg_node_list(answer, "problems");
-    (void)cli;
-    kg_buf_printf(out, "the configuration was read again:%s%s\n",
-                  changed->count == 0 ? " no key of config.toml changed" : "",
-                  changed->count > 0 || problems->count > 0 ? ""
-                                                            : ", and what local.toml says holds");
-    for (uint32_t i = 0; i < changed->count; i++)
-        print_words(out, &changed->items[i], "  {key}: {applies}\n");
-    for (uint32_t i = 0; i < problems->count; i++) {
-        bool has_hint = cli_text(&problems->items[i], "hint").length > 0;
-        print_words(out, &problems->items[i], "  problem with {plugin}: {message}\n");
-        print_words(out, &problems->items[i], has_hint ? "    → {hint}\n" : "");
-    }
-}
-
-int cli_reload(struct cli *cli)
-{
-    const struct client_request request = {.method = "POST", .target = "/api/v1/reload"};
-    return cli_show(cli, &request, put_changes);
-}
+static const struct row problem_rows[] = {
+    {.words = "  problem with {plugin}: {message}\n"},
+    {"hint", .words = "    → {hint}\n"},
+    {0},
+};
+static const struct row reload_rows[] = {
+    {.words = "the configuration was read again:"},
+    {"!changed", .words = " no key of config.toml changed"},
+    {"!changed !problems", .words = ", and what local.toml says holds"},
+    {.words = "\n"},
+    {.each = "changed", .words = "  {key}: {applies}\n"},
+    {.each = "problems", .rows = problem_rows},
+    {0},
+};
+const struct cli_page daemon_reload = {"POST", "/api/v1/reload", .rows = reload_rows};
 
 /* -- stop -------------------------------------------------------------------------------------- */
 

@@ -5,6 +5,7 @@
  * hostile, and is escaped here.
  */
 #include "cli/install.h"
+#include "cli/rows.h"
 
 #include <inttypes.h>
 
@@ -15,12 +16,6 @@ static const char red[] = "\033[1;31m", plain[] = "\033[0m";
 
 /* -- parts ------------------------------------------------------------------------------------- */
 
-static void put_line(struct kg_buf *out, const char *label, struct kg_str text)
-{
-    kg_auto(kg_free) char *heading = kg_format("%s: ", label);
-    print_fact(out, 0, heading, text);
-}
-
 static struct kg_str item_text(const struct kg_node *list, uint32_t index)
 {
     const struct kg_node *item = &list->items[index];
@@ -28,22 +23,23 @@ static struct kg_str item_text(const struct kg_node *list, uint32_t index)
 }
 
 /* Who made it, where it comes from, and by what its files are known. */
-static void put_facts(struct kg_buf *out, const struct kg_node *offer)
-{
-    const struct kg_node *warnings = kg_node_list(offer, "warnings");
-    put_line(out, "description", cli_text(offer, "description"));
-    put_line(out, "author", cli_text(offer, "author"));
-    put_line(out, "license", cli_text(offer, "license"));
-    put_line(out, "homepage", cli_text(offer, "homepage"));
-    if (cli_text(offer, "source").length > 0)
-        print_words(out, offer, "  source: {source} ({origin})\n");
-    kg_buf_printf(out, "  files: %" PRId64 " (", kg_node_number(offer, "files"));
-    print_bytes(out, kg_node_number(offer, "bytes"));
-    kg_buf_text(out, ")\n");
-    put_line(out, "hash", cli_text(offer, "hash"));
-    for (uint32_t i = 0; i < warnings->count; i++)
-        put_line(out, "warning", item_text(warnings, i));
-}
+static const struct row fact_rows[] = {
+    {.label = "description: ", .words = "{description:hint}"},
+    {.label = "author: ", .words = "{author:hint}"},
+    {.label = "license: ", .words = "{license:hint}"},
+    {.label = "homepage: ", .words = "{homepage:hint}"},
+    {"source", .words = "  source: {source} ({origin})\n"},
+    {.words = "  files: {files:count} ({bytes:bytes})\n"},
+    {.label = "hash: ", .words = "{hash}"},
+    {.each = "warnings", .words = "  warning: {.:hint}\n"},
+    {0},
+};
+static const struct row head_rows[] = {
+    {.label = "version: ", .words = "{version:hint}"},
+    {.label = "kaged_api: ", .words = "{kaged_api:hint}"},
+    {.rows = fact_rows},
+    {0},
+};
 
 /* A name is not what tells plugins apart. */
 static void put_other_source(struct kg_buf *out, const struct kg_node *offer, bool colors)
@@ -340,16 +336,14 @@ static void put_command(struct kg_buf *out, const struct kg_node *offer)
         kg_buf_text(&words, i > 0 ? " " : "");
         kg_buf_shell(&words, command->items[i].text);
     }
-    put_line(out, "runs", kg_buf_view(&words));
+    print_fact(out, 0, "runs: ", kg_buf_view(&words));
 }
 
 static void put_install(struct kg_buf *out, const struct kg_node *offer, bool colors)
 {
     kg_buf_text(out, "Validating manifest...\n");
-    put_line(out, "name", cli_text(offer, "name"));
-    put_line(out, "version", cli_text(offer, "version"));
-    put_line(out, "kaged_api", cli_text(offer, "kaged_api"));
-    put_facts(out, offer);
+    print_fact(out, 0, "name: ", cli_text(offer, "name"));
+    rows_put(out, NULL, offer, head_rows, 0);
     put_command(out, offer);
     put_first(out, offer);
     put_capabilities(out, offer, colors);
@@ -357,18 +351,17 @@ static void put_install(struct kg_buf *out, const struct kg_node *offer, bool co
 
 static void put_replacement(struct kg_buf *out, const struct kg_node *offer, bool colors)
 {
-    struct kg_str kind = cli_text(offer, "change");
     print_words(out, offer, "Plugin {name} is already installed");
     print_words(out, offer, " (version {installed_version}).\n");
     put_other_source(out, offer, colors);
-    if (kg_str_is(kind, "downgrade"))
+    if (kg_str_is(cli_text(offer, "change"), "downgrade"))
         print_words(out, offer, "OLDER version: {version}\n");
-    else if (kg_str_is(kind, "reinstall"))
+    else if (kg_str_is(cli_text(offer, "change"), "reinstall"))
         kg_buf_text(out, is_unchanged(offer) ? "The same version, with the same files:\n"
                                              : "The same version, with other files:\n");
     else
         print_words(out, offer, "New version: {version}\n");
-    put_facts(out, offer);
+    rows_put(out, NULL, offer, fact_rows, 0);
     put_files(out, offer);
     put_changes(out, offer);
     put_capability_changes(out, offer, colors);
@@ -380,9 +373,7 @@ static void put_approval(struct kg_buf *out, const struct kg_node *offer, bool c
                 is_unchanged(offer)   ? "Plugin {name} is as it was approved.\n"
                 : was_approved(offer) ? "Plugin {name} is not what was approved.\n"
                                       : "Plugin {name} was never approved.\n");
-    put_line(out, "version", cli_text(offer, "version"));
-    put_line(out, "kaged_api", cli_text(offer, "kaged_api"));
-    put_facts(out, offer);
+    rows_put(out, NULL, offer, head_rows, 0);
     put_files(out, offer);
     if (kg_node_is_true(offer, "compared")) {
         put_changes(out, offer);
@@ -397,55 +388,55 @@ static void put_activation(struct kg_buf *out, const struct kg_node *offer, bool
 {
     print_words(out, offer, "Plugin {name} is installed");
     print_words(out, offer, " (version {version}).\n");
-    put_facts(out, offer);
+    rows_put(out, NULL, offer, fact_rows, 0);
     put_capabilities(out, offer, colors);
 }
 
+static const struct row dev_rows[] = {
+    {.label = "version: ", .words = "{version:hint}"},
+    {.label = "description: ", .words = "{description:hint}"},
+    {.label = "folder: ", .words = "{source:hint}"},
+    {.each = "warnings", .words = "  warning: {.:hint}\n"},
+    {0},
+};
+
 /* What a yes to it means, which is not what a yes to an install means. */
-static void put_dev_words(struct kg_buf *out, const struct kg_node *offer)
-{
-    kg_buf_text(out,
-                "\nIt runs from that folder until this command ends. Its code may change there "
-                "without\nanother question; if it asks for more than this, it is stopped until "
-                "you agree.\n");
-    if (cli_text(offer, "installed_version").length == 0)
-        return;
-    print_words(out, offer,
-                "Version {installed_version} is installed: it is stopped meanwhile, and this one "
-                "has its\nstorage, its files and its settings.\n");
-}
+static const struct row meaning_rows[] = {
+    {.words = "\nIt runs from that folder until this command ends. Its code may change there "
+              "without\nanother question; if it asks for more than this, it is stopped until "
+              "you agree.\n"},
+    {"installed_version",
+     .words = "Version {installed_version} is installed: it is stopped meanwhile, and this one "
+              "has its\nstorage, its files and its settings.\n"},
+    {.words = "\n"},
+    {0},
+};
 
 static void put_dev(struct kg_buf *out, const struct kg_node *offer, bool colors)
 {
-    const struct kg_node *warnings = kg_node_list(offer, "warnings");
     bool compared = kg_node_is_true(offer, "compared");
     print_words(out, offer,
                 compared ? "Plugin {name} asks for more than you agreed to.\n"
                          : "For development: plugin {name}\n");
-    put_line(out, "version", cli_text(offer, "version"));
-    put_line(out, "description", cli_text(offer, "description"));
-    put_line(out, "folder", cli_text(offer, "source"));
-    for (uint32_t i = 0; i < warnings->count; i++)
-        put_line(out, "warning", item_text(warnings, i));
+    rows_put(out, NULL, offer, dev_rows, 0);
     if (compared) {
         put_changes(out, offer);
         put_capability_changes(out, offer, colors);
         return;
     }
     put_first(out, offer);
-    put_dev_words(out, offer);
-    kg_buf_char(out, '\n');
+    rows_put(out, NULL, offer, meaning_rows, 0);
     put_capabilities(out, offer, colors);
 }
 
-static const struct row {
+static const struct kind {
     const char *change;
     void (*put)(struct kg_buf *out, const struct kg_node *offer, bool colors);
     const char *act; /* of the question */
     const char *did;
     bool both; /* the question and the end name both versions, or the new one */
     bool new;  /* it does not run yet */
-} rows[] = {
+} kinds[] = {
     {"install", put_install, "Install", "Installed", false, true},
     {"upgrade", put_replacement, "Upgrade", "Upgraded", true, false},
     {"downgrade", put_replacement, "Downgrade", "Downgraded", true, false},
@@ -454,7 +445,7 @@ static const struct row {
     {"dev", put_dev, "Run", "Runs", false, false},
 };
 
-static const struct row activation = {"activate", put_activation, NULL, NULL, false, false};
+static const struct kind activation = {"activate", put_activation, NULL, NULL, false, false};
 
 static const struct kg_node *offer_of(const struct kg_node *consent)
 {
@@ -462,31 +453,31 @@ static const struct kg_node *offer_of(const struct kg_node *consent)
 }
 
 /* What is of no known kind came from a daemon of another version; it reads like an install. */
-static const struct row *row_of(const struct kg_node *consent)
+static const struct kind *kind_of(const struct kg_node *consent)
 {
     const struct kg_node *offer = offer_of(consent);
     if (kg_str_is(cli_text(consent, "kind"), "activate") && is_unchanged(offer))
         return &activation;
-    for (size_t i = 0; i < KG_COUNT(rows); i++)
-        if (kg_str_is(cli_text(offer, "change"), rows[i].change))
-            return &rows[i];
-    return &rows[0];
+    for (size_t i = 0; i < KG_COUNT(kinds); i++)
+        if (kg_str_is(cli_text(offer, "change"), kinds[i].change))
+            return &kinds[i];
+    return &kinds[0];
 }
 
 void show_offer(struct kg_buf *out, const struct kg_node *consent, bool colors)
 {
-    row_of(consent)->put(out, offer_of(consent), colors);
+    kind_of(consent)->put(out, offer_of(consent), colors);
 }
 
 void show_question(struct kg_buf *out, const struct kg_node *consent)
 {
-    const struct row *row = row_of(consent);
+    const struct kind *kind = kind_of(consent);
     const struct kg_node *offer = offer_of(consent);
-    if (row->act == NULL)
+    if (kind->act == NULL)
         print_words(out, consent, "Let {project_id} use ");
     else
-        kg_buf_printf(out, "%s ", row->act);
-    print_words(out, offer, row->both ? "{name} {installed_version} → {version}?" : "{name}?");
+        kg_buf_printf(out, "%s ", kind->act);
+    print_words(out, offer, kind->both ? "{name} {installed_version} → {version}?" : "{name}?");
 }
 
 bool show_is_of_other_source(const struct kg_node *offer)
@@ -509,18 +500,18 @@ void show_widening_question(struct kg_buf *out, const struct kg_node *offer)
         kg_buf_printf(out, "Allow its %zu new capabilities?", count);
 }
 
-static void put_next(struct kg_buf *out, const struct kg_node *consent, const struct row *row,
+static void put_next(struct kg_buf *out, const struct kg_node *consent, const struct kind *kind,
                      const char *self)
 {
     const struct kg_node *offer = offer_of(consent);
     bool was_running = kg_node_is_true(kg_node_get(consent, "installed"), "was_running");
     bool for_project = cli_text(consent, "project_id").length > 0;
-    if (was_running && !row->new) {
+    if (was_running && !kind->new) {
         kg_buf_text(out, "  Plugin was running; restarting...\n");
         print_words(out, offer, "✓ {name} restarted\n");
-    } else if (for_project && row->new) {
+    } else if (for_project && kind->new) {
         print_words(out, consent, "  it starts with the sessions of project {project_id}\n");
-    } else if (row->new && !was_running && self != NULL) {
+    } else if (kind->new && !was_running && self != NULL) {
         kg_buf_printf(out, "  → enable with: %s plugin enable ", self);
         print_words(out, offer, "{name}\n");
     }
@@ -528,44 +519,42 @@ static void put_next(struct kg_buf *out, const struct kg_node *consent, const st
 
 void show_done(struct kg_buf *out, const struct kg_node *consent, const char *self)
 {
-    const struct row *row = row_of(consent);
+    const struct kind *kind = kind_of(consent);
     const struct kg_node *offer = offer_of(consent);
-    if (row->did == NULL)
+    if (kind->did == NULL)
         print_words(out, consent, "✓ {project_id} may use ");
     else
-        kg_buf_printf(out, "✓ %s ", row->did);
-    print_words(out, offer, row->both ? "{name} to {version}\n" : "{name} {version}\n");
-    put_next(out, consent, row, self);
+        kg_buf_printf(out, "✓ %s ", kind->did);
+    print_words(out, offer, kind->both ? "{name} to {version}\n" : "{name} {version}\n");
+    put_next(out, consent, kind, self);
 }
 
 void show_uninstalled(struct kg_buf *out, const struct kg_node *removed)
 {
-    if (kg_node_is_true(removed, "was_running"))
-        print_words(out, removed, "✓ Stopped {name}\n");
-    kg_buf_text(out, "✓ Removed plugin files\n✓ Removed local config entry\n");
-    if (cli_text(removed, "storage").length > 0)
-        print_words(out, removed, "✓ Kept its database in {storage}\n");
-    if (kg_node_is_true(removed, "storage_dropped"))
-        kg_buf_text(out, "✓ Dropped its database\n");
-    if (cli_text(removed, "plugin_data").length > 0)
-        print_words(out, removed, "  its own files stay in {plugin_data}\n");
+    static const struct row rows[] = {
+        {"was_running", .words = "✓ Stopped {name}\n"},
+        {.words = "✓ Removed plugin files\n✓ Removed local config entry\n"},
+        {"storage", .words = "✓ Kept its database in {storage}\n"},
+        {"storage_dropped", .words = "✓ Dropped its database\n"},
+        {"plugin_data", .words = "  its own files stay in {plugin_data}\n"},
+        {0},
+    };
+    rows_put(out, NULL, removed, rows, 0);
 }
 
 void show_progress(struct kg_buf *out, const struct kg_node *consent)
 {
-    const struct kg_node *progress = kg_node_get(consent, "progress");
-    int64_t expected = kg_node_number(progress, "bytes_expected");
-    kg_buf_escaped(out, cli_text(consent, "state"));
-    if (progress == NULL || progress->type != KG_OBJECT)
-        return;
-    out->length = 0;
-    kg_buf_escaped(out, cli_text(progress, "phase"));
-    if (kg_node_number(progress, "files") == 0 && kg_node_number(progress, "bytes") == 0)
-        return;
-    kg_buf_printf(out, ", %" PRId64 " files, ", kg_node_number(progress, "files"));
-    print_bytes(out, kg_node_number(progress, "bytes"));
-    if (expected > 0) {
-        kg_buf_text(out, " of ");
-        print_bytes(out, expected);
-    }
+    static const struct row figures[] = {
+        {.words = ", {progress.files:count} files, {progress.bytes:bytes}"},
+        {"progress.bytes_expected", .words = " of {progress.bytes_expected:bytes}"},
+        {0},
+    };
+    static const struct row rows[] = {
+        {"!progress", .words = "{state}"},
+        {"progress", .words = "{progress.phase}"},
+        {"progress.files", .rows = figures},
+        {"!progress.files progress.bytes", .rows = figures},
+        {0},
+    };
+    rows_put(out, NULL, consent, rows, 0);
 }

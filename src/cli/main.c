@@ -1,6 +1,6 @@
 /* The program: what was asked is parsed, then one row of the table runs. The exit code says the
  * rest. */
-#include "cli/cli.h"
+#include "cli/rows.h"
 
 #include <errno.h>
 #include <langinfo.h>
@@ -40,7 +40,8 @@ static int run(struct cli *cli)
     struct kg_err err;
     if (cli->command->needs != CLI_NOTHING && find_paths(cli, &err) < 0)
         return print_error(&err);
-    int code = cli->command->run(cli);
+    const struct cli_page *page = cli->command->page;
+    int code = page != NULL ? page_show(cli, page) : cli->command->run(cli);
     config_paths_free(&cli->paths);
     return code;
 }

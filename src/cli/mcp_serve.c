@@ -66,7 +66,6 @@ struct bridge {
         waiting; /* lines that came while a session is begun anew, or roots are asked for */
     bool is_greeting, is_lost;
     bool is_modern;
-    bool has_news;
     uint64_t news_due_ms;  /* 0: not asked for, or there */
     bool has_roots;        /* the client has declared them, and may have a project */
     bool asks_roots;       /* it has not said them yet, */
@@ -149,8 +148,6 @@ static void link_free(struct link *link)
 {
     KG_UNLINK(link->bridge->links, link);
     link->bridge->link_count--;
-    if (link->kind == LINK_NEWS)
-        link->bridge->has_news = false;
     close(link->fd);
     kg_buf_free(&link->message);
     kg_buf_free(&link->id);
@@ -255,7 +252,6 @@ static void ask_for_news(struct bridge *bridge)
     if (fd < 0)
         return;
     (void)link_new(bridge, LINK_NEWS, fd);
-    bridge->has_news = true;
 }
 
 /* What cannot be said yet waits until there is a session for it. */

@@ -10,14 +10,8 @@
 static bool put_orchestrator_target(const struct cli *cli, struct kg_buf *target,
                                     const char *name_or_null, const char *rest)
 {
-    const char *org = cli_option_value(cli, "org");
-    if (org == NULL) {
-        print_problem(CLI_USAGE, KG_STR("--org is missing"),
-                      KG_STR("kaged org list shows the orgs"));
+    if (!cli_put_org(cli, target))
         return false;
-    }
-    kg_buf_text(target, "/api/orgs/");
-    kg_buf_percent(target, kg_str(org));
     kg_buf_text(target, "/orchestrators");
     if (name_or_null != NULL) {
         kg_buf_char(target, '/');

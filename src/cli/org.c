@@ -10,6 +10,18 @@ static void put_org_target(struct kg_buf *target, const char *tree, const char *
     kg_buf_text(target, rest);
 }
 
+bool cli_put_org(const struct cli *cli, struct kg_buf *target)
+{
+    const char *org = cli_option_value(cli, "org");
+    if (org == NULL) {
+        print_problem(CLI_USAGE, KG_STR("--org is missing"),
+                      KG_STR("kaged org list shows the orgs"));
+        return false;
+    }
+    put_org_target(target, "/api/orgs/", org, "");
+    return true;
+}
+
 static void put_orgs(struct kg_buf *out, const struct cli *cli, const struct kg_node *answer)
 {
     static const char *const headings[] = {"NAME", "DOMAIN", "STATUS", "ID", "CREATED", NULL};

@@ -73,27 +73,32 @@ static void put_tools(struct kg_buf *out, const struct cli *cli, const struct kg
 
 /* -- the yes ----------------------------------------------------------------------------------- */
 
+static void put_fact(struct kg_buf *out, struct kg_str name, const struct kg_node *value_or_null)
+{
+    kg_auto(kg_buf_free) struct kg_buf text = {0};
+    if (value_or_null == NULL || value_or_null->type == KG_NULL)
+        return;
+    kg_json_put_node(&text, value_or_null);
+    kg_buf_text(out, "    ");
+    kg_buf_escaped(out, name);
+    kg_buf_text(out, ": ");
+    kg_buf_escaped(out, kg_buf_view(&text));
+    kg_buf_char(out, '\n');
+}
+
 static void put_words(struct kg_buf *out, const char *what, const struct kg_node *tool)
 {
-    kg_auto(kg_buf_free) struct kg_buf schema = {0};
-    const struct kg_node *parameters = kg_node_get(tool, "parameters_schema");
-    const struct kg_node *annotations = kg_node_get(tool, "annotations");
-    kg_buf_printf(out, "    %s", what);
-    kg_buf_escaped(out, cli_text(tool, "description"));
-    kg_buf_char(out, '\n');
-    if (parameters != NULL && parameters->type != KG_NULL) {
-        kg_json_put_node(&schema, parameters);
-        kg_buf_text(out, "    parameters: ");
-        kg_buf_escaped(out, kg_buf_view(&schema));
+    struct kg_str description = cli_text(tool, "description");
+    const struct kg_node *more = kg_node_typed(tool, "more", KG_OBJECT);
+    if (what[0] != '\0' || description.length > 0) {
+        kg_buf_printf(out, "    %s", what);
+        kg_buf_escaped(out, description);
         kg_buf_char(out, '\n');
     }
-    schema.length = 0;
-    if (annotations != NULL && annotations->type != KG_NULL) {
-        kg_json_put_node(&schema, annotations);
-        kg_buf_text(out, "    annotations: ");
-        kg_buf_escaped(out, kg_buf_view(&schema));
-        kg_buf_char(out, '\n');
-    }
+    put_fact(out, KG_STR("parameters"), kg_node_get(tool, "parameters_schema"));
+    put_fact(out, KG_STR("annotations"), kg_node_get(tool, "annotations"));
+    for (uint32_t i = 0; more != NULL && i < more->count; i++)
+        put_fact(out, more->members[i].key, &more->members[i].value);
     if (cli_text(tool, "danger").length > 0)
         kg_buf_printf(out, "    DANGER: %.*s\n", KG_STR_ARG(cli_text(tool, "danger")));
 }

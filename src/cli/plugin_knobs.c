@@ -2,16 +2,7 @@
  * Knobs of a plugin: shown, read and turned. Whether a value may be had is the daemon's to say;
  * here it is only put into the JSON of the knob's type.
  */
-#include "cli/cli.h"
-
-/* "/api/v1/plugins/NAME/knobs", what follows, and for whom. */
-static void put_target(struct kg_buf *target, const struct cli *cli, const char *knob_or_null)
-{
-    client_put_target(target, "plugins", cli_argument(cli, 0), knob_or_null ? "/knobs/" : "/knobs");
-    kg_buf_percent(target, kg_str(knob_or_null));
-    cli_put_option(target, cli, "project");
-    cli_put_option(target, cli, "agent");
-}
+#include "cli/rows.h"
 
 /* The value as JSON; of one that is not shown, that it is not. */
 static void put_value(struct kg_buf *out, const struct kg_node *knob)
@@ -23,64 +14,30 @@ static void put_value(struct kg_buf *out, const struct kg_node *knob)
         kg_json_put_node(out, value);
 }
 
-static struct kg_str origin_words(const struct kg_node *knob)
-{
-    static const struct {
-        const char *origin;
-        struct kg_str words;
-    } rows[] = {
-        {"schema", KG_STR("the plugin's default")}, {"operator", KG_STR("local.toml")},
-        {"primary", KG_STR("the primary")},         {"agent", KG_STR("this agent")},
-        {"knob", KG_STR("the knob's default")},
-    };
-    for (size_t i = 0; i < KG_COUNT(rows); i++)
-        if (kg_str_is(cli_text(knob, "origin"), rows[i].origin))
-            return rows[i].words;
-    return cli_text(knob, "origin");
-}
+static const struct cell origin_cells[] = {{"FROM", "origin=schema", "the plugin's default", NULL},
+                                           {"FROM", "origin=operator", "local.toml", NULL},
+                                           {"FROM", "origin=primary", "the primary", NULL},
+                                           {"FROM", "origin=agent", "this agent", NULL},
+                                           {"FROM", "origin=knob", "the knob's default", NULL},
+                                           {"FROM", NULL, "{origin}", NULL},
+                                           {"VALUE", "hidden", "(hidden)", NULL},
+                                           {"VALUE", NULL, "{value:json}", NULL},
+                                           {0}};
 
 /* -- all of them ------------------------------------------------------------------------------- */
 
-static void put_cells(struct table *table, const struct kg_node *knob, bool of_agent)
-{
-    kg_auto(kg_buf_free) struct kg_buf value = {0}, preset = {0};
-    put_value(&value, knob);
-    if (kg_node_get(knob, "default") != NULL)
-        kg_json_put_node(&preset, kg_node_get(knob, "default"));
-    table_cell(table, cli_text(knob, "name"), NULL);
-    table_cell(table, cli_text(knob, "type"), NULL);
-    table_cell(table, kg_buf_view(&value), NULL);
-    if (of_agent)
-        table_cell(table, origin_words(knob), NULL);
-    table_cell(table, kg_buf_view(&preset), NULL);
-    table_cell(table, cli_text(knob, "label"), NULL);
-}
-
-static void put_knobs(struct kg_buf *out, const struct cli *cli, const struct kg_node *answer)
-{
-    static const char *const headings[] = {"KNOB", "TYPE", "VALUE", "DEFAULT", "LABEL", NULL};
-    static const char *const of_agent[] = {"KNOB",    "TYPE",  "VALUE", "FROM",
-                                           "DEFAULT", "LABEL", NULL};
-    const struct kg_node *knobs = kg_node_list(answer, "knobs");
-    bool has_agent = cli_text(answer, "agent_path").length > 0;
-    (void)out;
-    if (knobs->count == 0) {
-        fprintf(stderr, "plugin %s declares no knobs\n", cli_argument(cli, 0));
-        return;
-    }
-    struct table *table = table_new(has_agent ? of_agent : headings);
-    for (uint32_t i = 0; i < knobs->count; i++)
-        put_cells(table, &knobs->items[i], has_agent);
-    table_print(table);
-}
-
-int cli_plugin_knobs(struct cli *cli)
-{
-    kg_auto(kg_buf_free) struct kg_buf target = {0};
-    put_target(&target, cli, NULL);
-    const struct client_request request = {.method = "GET", .target = kg_buf_terminate(&target)};
-    return cli_show(cli, &request, put_knobs);
-}
+static const struct row list_rows[] = {
+    {"!knobs", .words = "plugin {@1} declares no knobs\n", .aside = true},
+    {"!agent_path", .each = "knobs",
+     .table = "KNOB={name}; TYPE={type}; VALUE; DEFAULT={default:json}; LABEL={label}",
+     .cells = origin_cells},
+    {"agent_path", .each = "knobs",
+     .table = "KNOB={name}; TYPE={type}; VALUE; FROM; DEFAULT={default:json}; LABEL={label}",
+     .cells = origin_cells},
+    {0},
+};
+const struct cli_page plugin_knobs = {"GET", "/api/v1/plugins/{1}/knobs?project&agent",
+                                      .rows = list_rows};
 
 /* -- one of them ------------------------------------------------------------------------------- */
 
@@ -113,7 +70,9 @@ static int ask_knob(const struct cli *cli, struct kg_doc **ret_doc, const struct
 {
     kg_auto(kg_buf_free) struct kg_buf target = {0}, body = {0};
     struct kg_err err = {0};
-    put_target(&target, cli, NULL);
+    client_put_target(&target, "plugins", cli_argument(cli, 0), "/knobs");
+    cli_put_option(&target, cli, "project");
+    cli_put_option(&target, cli, "agent");
     const struct client_request request = {.method = "GET", .target = kg_buf_terminate(&target)};
     int code = cli_ask_object(cli, &request, &body, ret_doc);
     if (code != CLI_DONE)
@@ -182,21 +141,24 @@ static int make_body(const struct cli *cli, const struct kg_node *knob, struct k
 }
 
 /* "turns = 7   [this agent]" */
-static void put_turned(struct kg_buf *out, const struct cli *cli, const struct kg_node *knob)
-{
-    kg_auto(kg_buf_free) struct kg_buf json = {0};
-    (void)cli;
-    put_value(&json, knob);
-    print_words(out, knob, "{name} = ");
-    kg_buf_json_escaped(out, kg_buf_view(&json));
-    kg_buf_text(out, "   [");
-    kg_buf_escaped(out, origin_words(knob));
-    kg_buf_text(out, "]\n");
-}
+static const struct row turned_rows[] = {
+    {.words = "{name} = "},
+    {"hidden", .words = "(hidden)"},
+    {"!hidden", .words = "{value:json}"},
+    {"origin=schema", .words = "   [the plugin's default]\n"},
+    {"origin=operator", .words = "   [local.toml]\n"},
+    {"origin=primary", .words = "   [the primary]\n"},
+    {"origin=agent", .words = "   [this agent]\n"},
+    {"origin=knob", .words = "   [the knob's default]\n"},
+    {"!origin=schema|operator|primary|agent|knob", .words = "   [{origin}]\n"},
+    {0},
+};
 
 int cli_plugin_knobs_set(struct cli *cli)
 {
-    kg_auto(kg_buf_free) struct kg_buf target = {0}, body = {0};
+    static const struct cli_page page = {"PUT", "/api/v1/plugins/{1}/knobs/{2}?project&agent",
+                                         .silence_ms = CLIENT_WAIT_FOREVER, .rows = turned_rows};
+    kg_auto(kg_buf_free) struct kg_buf body = {0};
     kg_auto(kg_doc_cleanup) struct kg_doc *doc = NULL;
     const struct kg_node *knob = NULL;
     struct kg_err err = {0};
@@ -210,12 +172,5 @@ int cli_plugin_knobs_set(struct cli *cli)
         return code;
     if (make_body(cli, knob, &body, &err) < 0)
         return print_error(&err);
-    put_target(&target, cli, cli_argument(cli, 1));
-    const struct client_request request = {
-        .method = "PUT",
-        .target = kg_buf_terminate(&target),
-        .body = kg_buf_view(&body),
-        .silence_ms = CLIENT_WAIT_FOREVER,
-    };
-    return cli_show(cli, &request, put_turned);
+    return page_show_with(cli, &page, NULL, kg_buf_view(&body));
 }

@@ -8,6 +8,7 @@
 #include "base/doc.h"
 #include "config/edit.h"
 #include "kit/observe.h"
+#include "manifest/grants.h"
 #include "store/complete.h"
 #include "store/server.h"
 #include "store/server_source.h"
@@ -32,6 +33,9 @@ struct observe_subject {
     char *name;                /* owned; of an installed plugin; NULL: it is none */
     struct kg_buf text;        /* the manifest */
     struct manifest *manifest; /* owned */
+    struct grants grants;      /* of an installed plugin, with what the operator changed */
+    char **given;              /* owned; lines that --ask added to it */
+    int terminal;              /* where somebody is asked; -1: nowhere */
 };
 
 static void subject_free(struct observe_subject *subject)
@@ -39,6 +43,9 @@ static void subject_free(struct observe_subject *subject)
     if (subject->temporary != NULL)
         (void)tree_remove(AT_FDCWD, subject->temporary, NULL);
     manifest_free(subject->manifest);
+    grants_free(&subject->grants);
+    kg_list_free(subject->given);
+    kg_close(&subject->terminal);
     kg_buf_free(&subject->text);
     free(subject->dir);
     free(subject->temporary);
@@ -193,6 +200,28 @@ static int take_installed(const struct cli *cli, const struct config *config, co
     return kg_hint(err, "kaged plugin list shows those that are installed");
 }
 
+/* The lines of the manifest become those that the operator lets it have. Who cannot read his file
+ * begins with what is declared. */
+static int take_grants(const struct cli *cli, struct observe_subject *subject, struct kg_err *err)
+{
+    if (subject->name == NULL || access(cli->paths.local_file, R_OK) < 0)
+        return 0;
+    struct local *local = local_load(cli->paths.local_file, LOCAL_LEAVE, err);
+    if (local == NULL || read_manifest(subject, err) < 0) {
+        local_free(local);
+        return -EINVAL;
+    }
+    int result = grants_make(&subject->manifest->capability_set, local, subject->name, NULL,
+                             &subject->grants, err);
+    local_free(local);
+    if (result == 0)
+        result =
+            set_list(&subject->text, "capabilities", (const char *const *)subject->grants.texts,
+                     subject->grants.set.count, err);
+    manifest_free(kg_steal(&subject->manifest));
+    return result;
+}
+
 static int take_package(const struct cli *cli, const struct config *config, const char *package,
                         struct observe_subject *subject, struct kg_err *err)
 {
@@ -229,7 +258,75 @@ static int take_subject(const struct cli *cli, const struct config *config,
     } else {
         result = take_program(real, subject, err);
     }
+    if (result == 0)
+        result = take_grants(cli, subject, err);
     return result < 0 ? result : add_arguments(cli, subject, err);
+}
+
+/* -- who is asked ------------------------------------------------------------------------------ */
+
+static char **lines_with(const struct capability_set *set, const char *line)
+{
+    char **lines = kg_list_new(set->count + 1);
+    for (size_t i = 0; i < set->count; i++) {
+        kg_auto(kg_buf_free) struct kg_buf text = {0};
+        capability_print(&set->items[i], &text);
+        lines[i] = kg_strdup(kg_buf_terminate(&text));
+    }
+    lines[set->count] = kg_strdup(line);
+    return lines;
+}
+
+/* The manifest with one line more; it stays what it was if that is none. */
+static int add_capability(struct observe_subject *subject, const char *line, struct kg_err *err)
+{
+    kg_auto(kg_problems_free) struct kg_problems problems = {0};
+    kg_auto(kg_buf_free) struct kg_buf text = {0};
+    const struct capability_set *set = &subject->manifest->capability_set;
+    char **lines = lines_with(set, line);
+    kg_buf_str(&text, kg_buf_view(&subject->text));
+    int result = set_list(&text, "capabilities", (const char *const *)lines, set->count + 1, err);
+    kg_list_free(lines);
+    struct manifest *manifest = result == 0 ? manifest_read(kg_buf_view(&text), &problems) : NULL;
+    if (manifest == NULL && result == 0)
+        manifest_problems_fail(&problems, line, err);
+    if (manifest == NULL)
+        return -EINVAL;
+    manifest_free(subject->manifest);
+    subject->manifest = manifest;
+    kg_buf_free(&subject->text);
+    subject->text = text;
+    text = (struct kg_buf){0};
+    return 0;
+}
+
+static const struct manifest *ask_operator(void *data, const char *line)
+{
+    struct observe_subject *subject = data;
+    struct kg_err err = {0};
+    kg_auto(capability_free) struct capability capability = {0};
+    kg_auto(kg_buf_free) struct kg_buf words = {0};
+    kg_buf_printf(&words, "%s asks for %s", subject->manifest->name, line);
+    if (capability_parse(kg_str(line), &capability, NULL) == 0) {
+        kg_buf_text(&words, ": it ");
+        capability_words(&capability, &words);
+    }
+    kg_buf_text(&words, ". Give it?");
+    if (!terminal_ask(subject->terminal, kg_buf_terminate(&words)))
+        return NULL;
+    if (add_capability(subject, line, &err) < 0) {
+        print_error(&err);
+        return NULL;
+    }
+    kg_list_add(&subject->given, kg_strdup(line));
+    return subject->manifest;
+}
+
+/* What was given on the way is as new as what is only proposed. */
+static void mark_given(const struct observe_subject *subject, struct kit_proposal *proposal)
+{
+    for (size_t i = 0; i < proposal->line_count; i++)
+        proposal->lines[i].is_new |= kg_list_has(subject->given, kg_str(proposal->lines[i].text));
 }
 
 /* -- what is shown ----------------------------------------------------------------------------- */
@@ -440,24 +537,33 @@ static int observe(const struct cli *cli, const struct config *config,
                                          .dir = subject->dir,
                                          .config = config,
                                          .paths = &cli->paths,
-                                         .observed = true};
+                                         .closed = &subject->grants.closed,
+                                         .observed = true,
+                                         .asks = subject->terminal >= 0};
     kg_auto(kit_observed_free) struct kit_observed observed = {0};
     kg_auto(kit_proposal_free) struct kit_proposal proposal = {0};
     const struct kit_observe_options options = {
         .for_ms = (uint64_t)for_sec * 1000,
         .output_fd = cli->json ? STDERR_FILENO : STDOUT_FILENO,
+        .has_input = subject->terminal < 0 || !isatty(STDIN_FILENO),
+        .ask = subject->terminal < 0 ? NULL : ask_operator,
+        .data = subject,
     };
     struct kit_room *room = kit_room_new(&parts, &err);
     int result = room != NULL ? kit_observe(room, &options, &observed, &err) : -EINVAL;
     if (result == 0)
         kit_propose(room, &observed, &proposal);
+    mark_given(subject, &proposal);
     kit_room_free(room);
     return result < 0 ? print_error(&err) : finish(cli, subject, &observed, &proposal);
 }
 
-static int check_use(const struct cli *cli, const struct observe_subject *subject,
-                     struct kg_err *err)
+static int check_use(const struct cli *cli, struct observe_subject *subject, struct kg_err *err)
 {
+    if (cli_has(cli, "ask") && (subject->terminal = terminal_open()) < 0) {
+        kg_fail(err, KG_E_USAGE, "--ask needs a terminal to ask on");
+        return kg_hint(err, "without it what would be needed is reported at the end");
+    }
     if (cli_has(cli, "grant") && subject->name == NULL) {
         kg_fail(err, KG_E_USAGE, "--grant is for a plugin that is installed");
         return kg_hint(err, "--write makes its manifest instead");
@@ -473,7 +579,8 @@ int cli_plugin_observe(struct cli *cli)
 {
     struct kg_err err = {0};
     int64_t for_sec = 0;
-    kg_auto(subject_free) struct observe_subject subject = {0};
+    kg_auto(subject_free) struct observe_subject subject = {.given = kg_list_new(0),
+                                                            .terminal = -1};
     if (cli_option_number(cli, "for", 1, FOR_SEC_MAX, &for_sec, &err) < 0) {
         print_error(&err);
         return CLI_USAGE;

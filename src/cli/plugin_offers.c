@@ -2,37 +2,18 @@
  * What an MCP server offers beside tools, for people: resources and prompts. Its words are a
  * stranger's, and are shown escaped; only what a resource holds is printed as it is, for a pipe.
  */
-#include "cli/cli.h"
+#include "cli/rows.h"
 
 #include <unistd.h>
 
-/* Two columns and what is said of it; without a title, its name. */
-static void put_list(const struct kg_node *list, const char *heading, const char *key)
-{
-    const char *const headings[] = {heading, "NAME", "DESCRIPTION", NULL};
-    if (list->count == 0)
-        return;
-    struct table *table = table_new(headings);
-    for (uint32_t i = 0; i < list->count; i++) {
-        const struct kg_node *item = &list->items[i];
-        struct kg_str title = cli_text(item, "title");
-        table_cell(table, cli_text(item, key), NULL);
-        table_cell(table, title.length > 0 ? title : cli_text(item, "name"), NULL);
-        table_cell(table, cli_text(item, "description"), NULL);
-    }
-    table_print(table);
-}
-
-static void put_resources(struct kg_buf *out, const struct cli *cli, const struct kg_node *answer)
-{
-    const struct kg_node *resources = kg_node_list(answer, "resources");
-    const struct kg_node *templates = kg_node_list(answer, "resourceTemplates");
-    (void)out;
-    put_list(resources, "URI", "uri");
-    put_list(templates, "URI TEMPLATE", "uriTemplate");
-    if (resources->count == 0 && templates->count == 0)
-        fprintf(stderr, "plugin %s has none\n", cli_argument(cli, 0));
-}
+/* Without a title, its name. */
+static const struct row resource_rows[] = {
+    {.each = "resources", .table = "URI={uri}; NAME={title|name}; DESCRIPTION={description}"},
+    {.each = "resourceTemplates",
+     .table = "URI TEMPLATE={uriTemplate}; NAME={title|name}; DESCRIPTION={description}"},
+    {"!resources !resourceTemplates", .words = "plugin {@1} has none\n", .aside = true},
+    {0},
+};
 
 /* A terminal obeys what it is told; a file or a pipe takes it as it is. */
 static void put_text(struct kg_buf *out, struct kg_str text)
@@ -88,17 +69,15 @@ static void put_contents(struct kg_buf *out, const struct cli *cli, const struct
 
 int cli_plugin_resources(struct cli *cli)
 {
+    static const struct cli_page page = {"GET", "/api/v1/plugins/{1}/resources?templates",
+                                         .rows = resource_rows};
     const char *uri = cli_argument(cli, 1);
     kg_auto(kg_buf_free) struct kg_buf rest = {0};
+    if (uri == NULL)
+        return page_show(cli, &page);
     kg_buf_text(&rest, "/resources");
-    if (uri != NULL) {
-        kg_buf_text(&rest, "?uri=");
-        kg_buf_percent(&rest, kg_str(uri));
-    } else if (cli_has(cli, "templates")) {
-        kg_buf_text(&rest, "?templates=true");
-    }
-    return cli_show_plugin(cli, "GET", kg_buf_terminate(&rest),
-                           uri != NULL ? put_contents : put_resources);
+    client_put_query(&rest, "uri", kg_str(uri));
+    return cli_show_plugin(cli, "GET", kg_buf_terminate(&rest), put_contents);
 }
 
 /* -- prompts ----------------------------------------------------------------------------------- */
@@ -116,15 +95,11 @@ static void put_arguments(struct kg_buf *out, const struct kg_node *arguments)
     }
 }
 
-static void put_prompts(struct kg_buf *out, const struct cli *cli, const struct kg_node *answer)
+static void print_prompts(struct kg_buf *out, const struct cli *cli, const struct kg_node *answer)
 {
     static const char *const headings[] = {"PROMPT", "ARGUMENTS", "DESCRIPTION", NULL};
     const struct kg_node *prompts = kg_node_list(answer, "prompts");
-    (void)out;
-    if (prompts->count == 0) {
-        fprintf(stderr, "plugin %s has no prompts\n", cli_argument(cli, 0));
-        return;
-    }
+    (void)out, (void)cli;
     struct table *table = table_new(headings);
     for (uint32_t i = 0; i < prompts->count; i++) {
         kg_auto(kg_buf_free) struct kg_buf arguments = {0};
@@ -135,6 +110,12 @@ static void put_prompts(struct kg_buf *out, const struct cli *cli, const struct 
     }
     table_print(table);
 }
+
+static const struct row prompt_rows[] = {
+    {"!prompts", .words = "plugin {@1} has no prompts\n", .aside = true},
+    {"prompts", .put = print_prompts},
+    {0},
+};
 
 static void put_messages(struct kg_buf *out, const struct cli *cli, const struct kg_node *answer)
 {
@@ -151,12 +132,13 @@ static void put_messages(struct kg_buf *out, const struct cli *cli, const struct
 
 int cli_plugin_prompts(struct cli *cli)
 {
+    static const struct cli_page page = {"GET", "/api/v1/plugins/{1}/prompts", .rows = prompt_rows};
     const char *name = cli_argument(cli, 1);
     kg_auto(kg_buf_free) struct kg_buf target = {0}, body = {0}, arguments = {0};
     struct kg_json_writer json = kg_json_writer(&body);
     struct kg_err err = {0};
     if (name == NULL)
-        return cli_show_plugin(cli, "GET", "/prompts", put_prompts);
+        return page_show(cli, &page);
     if (cli_take_params(cli_argument(cli, 2), &arguments, &err) < 0)
         return print_error(&err);
     kg_json_begin(&json, '{');

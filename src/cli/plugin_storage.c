@@ -2,10 +2,9 @@
  * kaged plugin storage: what a plugin has stored, for its operator. The copy that the daemon makes
  * is his to move; everything else is only shown.
  */
-#include "cli/cli.h"
+#include "cli/rows.h"
 
 #include <errno.h>
-#include <inttypes.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -51,30 +50,13 @@ static int show_rows(const struct cli *cli, const char *sql)
 
 /* -- what is in it ----------------------------------------------------------------------------- */
 
-static void put_contents(struct kg_buf *out, const struct cli *cli, const struct kg_node *storage)
-{
-    static const char *const headings[] = {"TABLE", "ROWS", "TYPE", NULL};
-    static const char *const keys[] = {"full_name", "rows", "type", NULL};
-    const struct kg_node *tables = kg_node_list(storage, "tables");
-    kg_buf_printf(out, "%" PRId64 " of %" PRId64 " bytes in ", kg_node_number(storage, "bytes"),
-                  kg_node_number(storage, "bytes_max"));
-    print_words(out, storage, "{file}\n");
-    if (kg_node_is_true(storage, "damaged")) {
-        kg_auto(kg_free) char *self = cli_self(cli);
-        kg_buf_printf(out,
-                      "it was damaged and is set aside; to start with an empty one: %s plugin "
-                      "storage %s --reset\n",
-                      self, cli_argument(cli, 0));
-    }
-    if (tables->count == 0)
-        return;
-    print_out(out);
-    out->length = 0;
-    struct table *table = table_new(headings);
-    for (uint32_t i = 0; i < tables->count; i++)
-        table_texts(table, &tables->items[i], keys);
-    table_print(table);
-}
+static const struct row content_rows[] = {
+    {.words = "{bytes:count} of {bytes_max:count} bytes in {file}\n"},
+    {"damaged", .words = "it was damaged and is set aside; to start with an empty one: {@self} "
+                         "plugin storage {@1} --reset\n"},
+    {.each = "tables", .table = "TABLE={full_name}; ROWS={rows}; TYPE={type}"},
+    {0},
+};
 
 /* -- a copy ------------------------------------------------------------------------------------ */
 
@@ -102,6 +84,10 @@ static int export_to(const struct cli *cli, const char *to)
 
 int cli_plugin_storage(struct cli *cli)
 {
+    static const struct cli_page contents = {"GET", "/api/v1/plugins/{1}/storage",
+                                             .rows = content_rows};
+    static const struct cli_page reset = {"POST", "/api/v1/plugins/{1}/storage/reset",
+                                          .rows = content_rows};
     const char *to = cli_option_value(cli, "export");
     const char *sql = cli_argument(cli, 1);
     if ((to != NULL) + (sql != NULL) + cli_has(cli, "reset") > 1) {
@@ -113,6 +99,5 @@ int cli_plugin_storage(struct cli *cli)
         return export_to(cli, to);
     if (sql != NULL)
         return show_rows(cli, sql);
-    return cli_has(cli, "reset") ? cli_show_plugin(cli, "POST", "/storage/reset", put_contents)
-                                 : cli_show_plugin(cli, "GET", "/storage", put_contents);
+    return page_show(cli, cli_has(cli, "reset") ? &reset : &contents);
 }

@@ -1,7 +1,5 @@
 /* What a plugin was refused, in words: what, how often, when, what would allow it, who says so. */
-#include "cli/cli.h"
-
-#include <inttypes.h>
+#include "cli/rows.h"
 
 /* To be pasted: the words of the capability may be anything that a plugin asked for. */
 static void put_command(struct kg_buf *out, const struct cli *cli, const struct kg_node *refusal)
@@ -18,38 +16,22 @@ static void put_command(struct kg_buf *out, const struct cli *cli, const struct 
     kg_buf_char(out, '\n');
 }
 
-static void put_refusal(struct kg_buf *out, const struct cli *cli, const struct kg_node *refusal)
-{
-    int64_t last_ms;
-    bool would_help = cli_text(refusal, "capability").length > 0;
-    print_words(out, refusal, "  {what}\n      refused ");
-    if (kg_node_number(refusal, "count") > 1)
-        kg_buf_printf(out, "%" PRId64 " times, last ", kg_node_number(refusal, "count"));
-    if (cli_time(refusal, "last", &last_ms))
-        print_when(out, last_ms);
-    print_words(out, refusal, ": {reason}\n      ");
-    if (cli_text(refusal, "closed_by").length > 0)
-        print_words(out, refusal, "you closed it: {closed_by}");
-    else
-        print_words(out, refusal,
-                    would_help ? "would be allowed by: {capability}"
-                               : "no capability would allow it");
-    print_words(out, refusal, "\n      known from {source}\n");
-    if (would_help)
-        put_command(out, cli, refusal);
-}
-
-static void put_why(struct kg_buf *out, const struct cli *cli, const struct kg_node *answer)
-{
-    const struct kg_node *refusals = kg_node_list(answer, "refusals");
-    print_words(out, answer,
-                refusals->count > 0 ? "{name} was refused\n" : "{name}: no refusal is on record\n");
-    for (uint32_t i = 0; i < refusals->count; i++)
-        put_refusal(out, cli, &refusals->items[i]);
-    print_words(out, answer, "  {knowledge}\n");
-}
-
-int cli_plugin_why(struct cli *cli)
-{
-    return cli_show_plugin(cli, "GET", "/why", put_why);
-}
+static const struct row refusal_rows[] = {
+    {.words = "  {what}\n      refused "},
+    {"count>1", .words = "{count} times, last "},
+    {.words = "{last:when}: {reason}\n      "},
+    {"closed_by", .words = "you closed it: {closed_by}"},
+    {"!closed_by capability", .words = "would be allowed by: {capability}"},
+    {"!closed_by !capability", .words = "no capability would allow it"},
+    {.words = "\n      known from {source}\n"},
+    {"capability", .put = put_command},
+    {0},
+};
+static const struct row why_rows[] = {
+    {"refusals", .words = "{name} was refused\n"},
+    {"!refusals", .words = "{name}: no refusal is on record\n"},
+    {.each = "refusals", .rows = refusal_rows},
+    {.words = "  {knowledge}\n"},
+    {0},
+};
+const struct cli_page plugin_why = {"GET", "/api/v1/plugins/{1}/why", .rows = why_rows};

@@ -37,21 +37,52 @@ void print_cut(struct kg_buf *out, size_t from, size_t columns)
     kg_buf_text(out, "...");
 }
 
-/* -- members of an answer ---------------------------------------------------------------------- */
+/* -- advice ------------------------------------------------------------------------------------ */
 
-void print_words(struct kg_buf *out, const struct kg_node *object, const char *words)
+static const char *self = "kaged";
+
+void print_speak_as(const char *how)
 {
-    for (size_t length; *words != '\0'; words += length) {
-        char key[64];
-        length = strcspn(words, "{");
-        kg_buf_append(out, words, length);
-        if (length > 0)
-            continue;
-        length = strcspn(words, "}") + 1;
-        snprintf(key, sizeof(key), "%.*s", (int)length - 2, words + 1);
-        kg_buf_escaped(out, cli_text(object, key));
-    }
+    self = how;
 }
+
+const char *print_self(void)
+{
+    return self;
+}
+
+/* Whether a command of kaged that works in a home stands at the start of the text. */
+static bool is_command(struct kg_str text)
+{
+    for (size_t i = 0; i < cli_command_count; i++) {
+        size_t length = strcspn(cli_commands[i].words, " ");
+        if (cli_commands[i].needs != CLI_NOTHING && text.length >= length &&
+            memcmp(text.data, cli_commands[i].words, length) == 0 &&
+            (text.length == length || strchr(" ,;:.)", text.data[length]) != NULL))
+            return true;
+    }
+    return false;
+}
+
+void print_put_hint(struct kg_buf *out, struct kg_str hint)
+{
+    static const char name[] = "kaged ";
+    size_t run = 0;
+    for (size_t i = 0; i < hint.length; i++) {
+        struct kg_str rest = {hint.data + i, hint.length - i};
+        if ((i > 0 && hint.data[i - 1] != ' ') || !kg_str_starts(rest, name))
+            continue;
+        struct kg_str words = {rest.data + strlen(name), rest.length - strlen(name)};
+        if (!is_command(words))
+            continue;
+        kg_buf_escaped(out, (struct kg_str){hint.data + run, i - run});
+        kg_buf_text(out, self);
+        run = i + strlen(name) - 1;
+    }
+    kg_buf_escaped(out, (struct kg_str){hint.data + run, hint.length - run});
+}
+
+/* -- members of an answer ---------------------------------------------------------------------- */
 
 void print_value(struct kg_buf *out, const struct kg_node *value)
 {
@@ -198,44 +229,6 @@ void print_json(struct kg_str json)
     kg_auto(kg_buf_free) struct kg_buf text = {0};
     kg_buf_json_escaped(&text, json);
     print_line(kg_buf_view(&text));
-}
-
-static const char *self = "kaged";
-
-void print_speak_as(const char *how)
-{
-    self = how;
-}
-
-/* Whether a command of kaged that works in a home stands at the start of the text. */
-static bool is_command(struct kg_str text)
-{
-    for (size_t i = 0; i < cli_command_count; i++) {
-        size_t length = strcspn(cli_commands[i].words, " ");
-        if (cli_commands[i].needs != CLI_NOTHING && text.length >= length &&
-            memcmp(text.data, cli_commands[i].words, length) == 0 &&
-            (text.length == length || strchr(" ,;:.)", text.data[length]) != NULL))
-            return true;
-    }
-    return false;
-}
-
-void print_put_hint(struct kg_buf *out, struct kg_str hint)
-{
-    static const char name[] = "kaged ";
-    size_t run = 0;
-    for (size_t i = 0; i < hint.length; i++) {
-        struct kg_str rest = {hint.data + i, hint.length - i};
-        if ((i > 0 && hint.data[i - 1] != ' ') || !kg_str_starts(rest, name))
-            continue;
-        struct kg_str words = {rest.data + strlen(name), rest.length - strlen(name)};
-        if (!is_command(words))
-            continue;
-        kg_buf_escaped(out, (struct kg_str){hint.data + run, i - run});
-        kg_buf_text(out, self);
-        run = i + strlen(name) - 1;
-    }
-    kg_buf_escaped(out, (struct kg_str){hint.data + run, hint.length - run});
 }
 
 void print_put_problem(struct kg_buf *out, struct kg_str message, struct kg_str hint)

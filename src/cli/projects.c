@@ -2,12 +2,11 @@
  * Projects that the daemon has: load, reload, list, show, unload. What a project's file says is a
  * stranger's, and is escaped on its way to the terminal.
  */
-#include "cli/cli.h"
+#include "cli/rows.h"
 
 #include "project/project.h"
 
 #include <errno.h>
-#include <inttypes.h>
 
 /* -- asking ------------------------------------------------------------------------------------ */
 
@@ -28,57 +27,40 @@ static int show(const struct cli *cli, const char *method, const char *rest,
 
 /* -- what became of it ------------------------------------------------------------------------- */
 
-static void put_consents(struct kg_buf *out, const struct cli *cli, const struct kg_node *consents)
-{
-    kg_auto(kg_free) char *self = cli_self(cli);
-    for (uint32_t i = 0; i < consents->count; i++) {
-        const struct kg_node *consent = &consents->items[i];
-        print_words(out, consent, "  {plugin} is {state}");
-        /* A no stands until it is asked for again. */
-        bool declined = kg_str_is(cli_text(consent, "state"), "declined");
-        kg_buf_printf(out,
-                      declined ? "; to be asked again: %s project reload "
-                               : ": %s project consent approve ",
-                      self);
-        print_words(out, consent, declined ? "{project_id}\n" : "{id}\n");
-    }
-}
+/* A no stands until it is asked for again. */
+static const struct row consent_rows[] = {
+    {.words = "  {plugin} is {state}"},
+    {"state=declined", .words = "; to be asked again: {@self} project reload {project_id}\n"},
+    {"!state=declined", .words = ": {@self} project consent approve {id}\n"},
+    {0},
+};
 
 /* "project music is active: 2 agents, 3 plugins", or why it is not, and what to do next. */
-static void put_state(struct kg_buf *out, const struct cli *cli, const struct kg_node *project)
-{
-    struct kg_str reason = cli_text(project, "reason");
-    const struct kg_node *consents = kg_node_list(project, "consents");
-    uint32_t agents = kg_node_list(project, "agents")->count;
-    int64_t plugins = kg_node_number(project, "plugins");
-    print_words(out, project, "project {id} is {state}: ");
-    if (consents->count > 0)
-        kg_buf_text(out, "it waits for your answer");
-    else if (reason.length > 0)
-        kg_buf_escaped(out, reason);
-    else
-        kg_buf_printf(out, "%u agent%s, %" PRId64 " plugin%s", agents, agents == 1 ? "" : "s",
-                      plugins, plugins == 1 ? "" : "s");
-    kg_buf_char(out, '\n');
-    put_consents(out, cli, consents);
-}
+static const struct row state_rows[] = {
+    {.words = "project {id} is {state}: "},
+    {"consents", .words = "it waits for your answer\n"},
+    {"!consents reason", .words = "{reason}\n"},
+    {"!consents !reason",
+     .words = "{agents:count} agent{agents:s}, {plugins:count} plugin{plugins:s}\n"},
+    {.each = "consents", .rows = consent_rows},
+    {0},
+};
 
 /* Warnings, and what is wrong with its plugins. */
-static void put_problems(struct kg_buf *out, const struct kg_node *project)
+static void put_problems(struct kg_buf *out, const struct cli *cli, const struct kg_node *project)
 {
     const struct kg_node *problems = kg_node_list(project, "problems");
+    (void)cli;
     for (uint32_t i = 0; i < problems->count; i++) {
-        const struct kg_node *problem = &problems->items[i];
-        kg_buf_escaped(out, cli_text(project, "file"));
-        kg_buf_printf(out, ":%" PRId64 ":%" PRId64 ": ", kg_node_number(problem, "line"),
-                      kg_node_number(problem, "column"));
-        print_words(out, problem, "{message}\n");
+        print_words(out, project, "{file}");
+        print_words(out, &problems->items[i], ":{line:count}:{column:count}: {message}\n");
     }
 }
 
-static void put_changes(struct kg_buf *out, const struct kg_node *project)
+static void put_changes(struct kg_buf *out, const struct cli *cli, const struct kg_node *project)
 {
     const struct kg_node *changes = kg_node_get(project, "changes");
+    (void)cli;
     if (changes == NULL)
         return;
     if (kg_node_list(project, "changes")->count == 0)
@@ -87,21 +69,18 @@ static void put_changes(struct kg_buf *out, const struct kg_node *project)
 }
 
 /* Who could write what the project is made of runs in a new cage. */
-static void put_restarted(struct kg_buf *out, const struct kg_node *project)
-{
-    const struct kg_node *names = kg_node_list(project, "restarted");
-    for (uint32_t i = 0; i < names->count; i++) {
-        kg_buf_escaped(out, names->items[i].text);
-        kg_buf_printf(out, " is restarted: it could write the project's %s\n", PROJECT_DIR);
-    }
-}
+static const struct row loaded_rows[] = {
+    {.each = "restarted",
+     .words = "{.} is restarted: it could write the project's " PROJECT_DIR "\n"},
+    {.put = put_changes},
+    {.put = put_problems},
+    {.rows = state_rows},
+    {0},
+};
 
 static void put_loaded(struct kg_buf *out, const struct cli *cli, const struct kg_node *project)
 {
-    put_restarted(out, project);
-    put_changes(out, project);
-    put_problems(out, project);
-    put_state(out, cli, project);
+    rows_put(out, cli, project, loaded_rows, 0);
 }
 
 /* -- load, reload ------------------------------------------------------------------------------ */
@@ -156,71 +135,55 @@ int cli_project_reload(struct cli *cli)
 
 /* -- list -------------------------------------------------------------------------------------- */
 
-static void put_list(struct kg_buf *out, const struct cli *cli, const struct kg_node *answer)
-{
-    static const char *const headings[] = {"PROJECT",  "STATE", "AGENTS", "PLUGINS",
-                                           "SESSIONS", "ROOT",  "REASON", NULL};
-    static const char *const rest[] = {"agents", "plugins", "sessions", "root", "reason", NULL};
-    const struct kg_node *projects = kg_node_list(answer, "projects");
-    (void)out, (void)cli;
-    if (projects->count == 0) {
-        fputs("no project is loaded\n", stderr);
-        return;
-    }
-    struct table *table = table_new(headings);
-    for (uint32_t i = 0; i < projects->count; i++) {
-        const struct kg_node *project = &projects->items[i];
-        bool is_pending = kg_str_is(cli_text(project, "state"), "pending");
-        table_cell(table, cli_text(project, "id"), NULL);
-        table_cell(table, cli_text(project, "state"), is_pending ? "yellow" : "green");
-        table_texts(table, project, rest);
-    }
-    table_print(table);
-}
-
-int cli_project_list(struct cli *cli)
-{
-    const struct client_request request = {.method = "GET", .target = "/api/v1/projects"};
-    return cli_show(cli, &request, put_list);
-}
+static const struct cell list_cells[] = {
+    {"STATE", "state=pending", "{state}", "yellow"}, {"STATE", NULL, "{state}", "green"}, {0}};
+static const struct row list_rows[] = {
+    {"!projects", .words = "no project is loaded\n", .aside = true},
+    {.each = "projects",
+     .table = "PROJECT={id}; STATE; AGENTS={agents}; PLUGINS={plugins}; SESSIONS={sessions}; "
+              "ROOT={root}; REASON={reason}",
+     .cells = list_cells},
+    {0},
+};
+const struct cli_page project_list = {"GET", "/api/v1/projects", .rows = list_rows};
 
 /* -- show -------------------------------------------------------------------------------------- */
 
-static void put_line(struct kg_buf *out, const char *label, struct kg_str text)
+static void put_held(struct kg_buf *out, const struct cli *cli, const struct kg_node *project)
 {
-    print_fact(out, 12, label, text);
+    (void)cli;
+    project_changes_view_words(kg_node_get(project, "held"), out);
 }
 
-/* What is said of the whole, above its agents. */
-static void put_facts(struct kg_buf *out, const struct kg_node *project)
-{
-    const struct kg_node *problem = kg_node_get(project, "reload_problem");
-    int64_t loaded_ms;
-    put_line(out, "root", cli_text(project, "root"));
-    put_line(out, "file", cli_text(project, "file"));
-    if (cli_time(project, "loaded_at", &loaded_ms)) {
-        kg_buf_printf(out, "  %-12s", "loaded");
-        print_when(out, loaded_ms);
-        kg_buf_text(out, kg_node_is_true(project, "watch") ? ", read again when its file changes\n"
-                                                           : "\n");
-    }
-    put_line(out, "sessions", cli_text(project, "sessions"));
-    put_line(out, "not taken", cli_text(problem, "message"));
-    put_line(out, "", cli_text(problem, "hint"));
-    if (kg_node_list(project, "held")->count > 0)
-        project_changes_view_words(kg_node_get(project, "held"), out);
-}
-
-static void put_project(struct kg_buf *out, const struct cli *cli, const struct kg_node *project)
+static void put_agents(struct kg_buf *out, const struct cli *cli, const struct kg_node *project)
 {
     const struct kg_node *agents = kg_node_list(project, "agents");
-    put_state(out, cli, project);
-    put_facts(out, project);
-    put_problems(out, project);
+    (void)cli;
     for (uint32_t i = 0; i < agents->count; i++) {
         kg_buf_char(out, '\n');
         project_agent_view_words(&agents->items[i], out);
     }
+}
+
+static const struct row shown_rows[] = {
+    {.rows = state_rows},
+    {.label = "root", .words = "{root}"},
+    {.label = "file", .words = "{file}"},
+    {"loaded_at", .words = "  loaded      {loaded_at:when}"},
+    {"loaded_at watch", .words = ", read again when its file changes"},
+    {"loaded_at", .words = "\n"},
+    {.label = "sessions", .words = "{sessions}"},
+    {.label = "not taken", .words = "{reload_problem.message:hint}"},
+    {.label = "", .words = "{reload_problem.hint:hint}"},
+    {"held", .put = put_held},
+    {.put = put_problems},
+    {.put = put_agents},
+    {0},
+};
+
+static void put_project(struct kg_buf *out, const struct cli *cli, const struct kg_node *project)
+{
+    rows_put(out, cli, project, shown_rows, 12);
 }
 
 static void put_agent(struct kg_buf *out, const struct cli *cli, const struct kg_node *agent)
@@ -242,13 +205,6 @@ int cli_project_show(struct cli *cli)
 
 /* -- unload ------------------------------------------------------------------------------------ */
 
-static void put_unloaded(struct kg_buf *out, const struct cli *cli, const struct kg_node *project)
-{
-    (void)cli;
-    print_words(out, project, "project {id} is unloaded; its files stay\n");
-}
-
-int cli_project_unload(struct cli *cli)
-{
-    return show(cli, "DELETE", cli_has(cli, "force") ? "?force=true" : "", NULL, put_unloaded);
-}
+const struct cli_page project_unload = {"DELETE", "/api/v1/projects/{1}?force",
+                                        .silence_ms = CLIENT_WAIT_FOREVER,
+                                        .words = "project {id} is unloaded; its files stay\n"};

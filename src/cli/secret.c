@@ -6,6 +6,7 @@
 
 #include "cli/install.h"
 #include "cli/offline.h"
+#include "cli/rows.h"
 #include "secret/secret.h"
 
 #include <errno.h>
@@ -135,7 +136,7 @@ static int rotate_here(const struct cli *cli, struct home *home, struct kg_str v
 struct act {
     const char *method, *rest; /* behind /api/v1/secrets, where no secret is named */
     int (*here)(const struct cli *cli, struct home *home, struct kg_str value, struct kg_err *err);
-    cli_put *put;
+    const struct row *rows;
 };
 
 static void put_answer(const struct cli *cli, const struct act *act, struct kg_str body)
@@ -145,7 +146,7 @@ static void put_answer(const struct cli *cli, const struct act *act, struct kg_s
     if (cli->json) {
         print_json(body);
     } else if (doc != NULL) {
-        act->put(&out, cli, doc->root);
+        rows_put(&out, cli, doc->root, act->rows, 0);
         print_out(&out);
     }
 }
@@ -206,11 +207,9 @@ static int act_there(const struct cli *cli, const struct act *act, struct kg_str
         kg_json_named_str(&json, "value", value);
         kg_json_end(&json, '}');
     }
-    const struct client_request request = {.method = act->method,
-                                           .target = kg_buf_terminate(&target),
-                                           .body = kg_buf_view(&body),
-                                           .silence_ms = CLIENT_WAIT_FOREVER};
-    return cli_show(cli, &request, act->put);
+    const struct cli_page page = {act->method, "", .silence_ms = CLIENT_WAIT_FOREVER,
+                                  .rows = act->rows};
+    return page_show_with(cli, &page, kg_buf_terminate(&target), kg_buf_view(&body));
 }
 
 static int run(const struct cli *cli, const struct act *act, struct kg_str value)
@@ -220,26 +219,32 @@ static int run(const struct cli *cli, const struct act *act, struct kg_str value
 
 /* -- the commands ------------------------------------------------------------------------------ */
 
-static void put_set(struct kg_buf *out, const struct cli *cli, const struct kg_node *secret)
+static void put_short(struct kg_buf *out, const struct cli *cli, const struct kg_node *secret)
 {
-    const struct kg_node *users = kg_node_list(secret, "used_by");
-    print_words(out, secret, "secret {name} is set");
-    for (uint32_t i = 0; i < users->count; i++) {
-        kg_buf_text(out, i == 0 ? "; used by " : ", ");
-        kg_buf_escaped(out, users->items[i].text);
-    }
-    kg_buf_char(out, '\n');
-    if (!kg_node_is_true(secret, "redacted"))
-        kg_buf_printf(out, "it is shorter than %d bytes: it is not redacted where it is shown\n",
-                      SECRET_HIDDEN_MIN);
-    if (users->count == 0)
-        kg_buf_printf(out, "to use it, write ${secret:%s} into a table of local.toml\n",
-                      cli_argument(cli, 0));
+    (void)cli, (void)secret;
+    kg_buf_printf(out, "it is shorter than %d bytes: it is not redacted where it is shown\n",
+                  SECRET_HIDDEN_MIN);
 }
+
+static void put_use(struct kg_buf *out, const struct cli *cli, const struct kg_node *secret)
+{
+    (void)secret;
+    kg_buf_printf(out, "to use it, write ${secret:%s} into a table of local.toml\n",
+                  cli_argument(cli, 0));
+}
+
+static const struct row set_rows[] = {
+    {.words = "secret {name} is set"},
+    {"used_by", .words = "; used by {used_by:list}"},
+    {.words = "\n"},
+    {"!redacted", .put = put_short},
+    {"!used_by", .put = put_use},
+    {0},
+};
 
 int cli_secret_set(struct cli *cli)
 {
-    static const struct act act = {"PUT", "", set_here, put_set};
+    static const struct act act = {"PUT", "", set_here, set_rows};
     kg_auto(secret_wipe) struct kg_buf value = {0};
     struct kg_err err = {0};
     const char *name = cli_argument(cli, 0);
@@ -250,47 +255,27 @@ int cli_secret_set(struct cli *cli)
     return run(cli, &act, kg_buf_view(&value));
 }
 
-static void put_list(struct kg_buf *out, const struct cli *cli, const struct kg_node *answer)
-{
-    static const char *const headings[] = {"SECRET", "SOURCE", "REDACTED", "SET", "USED BY", NULL};
-    const struct kg_node *secrets = kg_node_list(answer, "secrets");
-    (void)cli;
-    if (secrets->count == 0) {
-        kg_buf_text(out, "there are no secrets\n");
-        return;
-    }
-    struct table *table = table_new(headings);
-    for (uint32_t i = 0; i < secrets->count; i++) {
-        const struct kg_node *secret = &secrets->items[i];
-        const struct kg_node *users = kg_node_list(secret, "used_by");
-        kg_auto(kg_buf_free) struct kg_buf used_by = {0};
-        for (uint32_t k = 0; k < users->count; k++) {
-            kg_buf_text(&used_by, k > 0 ? ", " : "");
-            kg_buf_str(&used_by, users->items[k].text);
-        }
-        table_texts(table, secret, (const char *const[]){"name", "source", NULL});
-        table_cell(table, kg_node_is_true(secret, "redacted") ? KG_STR("yes") : KG_STR("no"), NULL);
-        table_texts(table, secret, (const char *const[]){"set_at", NULL});
-        table_cell(table, kg_buf_view(&used_by), NULL);
-    }
-    table_print(table);
-}
+static const struct cell list_cells[] = {
+    {"REDACTED", "redacted", "yes", NULL}, {"REDACTED", NULL, "no", NULL}, {0}};
+static const struct row list_rows[] = {
+    {"!secrets", .words = "there are no secrets\n"},
+    {.each = "secrets",
+     .table = "SECRET={name}; SOURCE={source}; REDACTED; SET={set_at}; USED BY={used_by:list}",
+     .cells = list_cells},
+    {0},
+};
 
 int cli_secret_list(struct cli *cli)
 {
-    static const struct act act = {"GET", "", NULL, put_list};
+    static const struct act act = {"GET", "", NULL, list_rows};
     return run(cli, &act, KG_STR_NULL);
 }
 
-static void put_removed(struct kg_buf *out, const struct cli *cli, const struct kg_node *secret)
-{
-    (void)cli;
-    print_words(out, secret, "secret {name} is removed\n");
-}
+static const struct row removed_rows[] = {{.words = "secret {name} is removed\n"}, {0}};
 
 int cli_secret_rm(struct cli *cli)
 {
-    static const struct act act = {"DELETE", "", remove_here, put_removed};
+    static const struct act act = {"DELETE", "", remove_here, removed_rows};
     return run(cli, &act, KG_STR_NULL);
 }
 
@@ -305,8 +290,10 @@ static void put_rotated(struct kg_buf *out, const struct cli *cli, const struct 
                   count == 1 ? " is" : "s are");
 }
 
+static const struct row rotated_rows[] = {{.put = put_rotated}, {0}};
+
 int cli_secret_rotate(struct cli *cli)
 {
-    static const struct act act = {"POST", "/rotate", rotate_here, put_rotated};
+    static const struct act act = {"POST", "/rotate", rotate_here, rotated_rows};
     return run(cli, &act, KG_STR_NULL);
 }

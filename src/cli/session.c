@@ -3,6 +3,7 @@
  * its id or a prefix of it, which the daemon looks up; nothing is done to one that was guessed.
  */
 #include "cli/session.h"
+#include "cli/rows.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -33,31 +34,9 @@ int session_show(const struct cli *cli, const char *method, const char *rest, st
     return cli_show(cli, &request, put);
 }
 
-/* -- bodies ------------------------------------------------------------------------------------ */
-
-/* Members of an object, each only if its value is given. */
-struct member {
-    const char *key, *value;
-};
-
-static void put_object(struct kg_buf *out, const struct member *members, size_t count)
-{
-    struct kg_json_writer json = kg_json_writer(out);
-    kg_json_begin(&json, '{');
-    for (size_t i = 0; i < count; i++)
-        if (members[i].value != NULL)
-            kg_json_named_text(&json, members[i].key, members[i].value);
-    kg_json_end(&json, '}');
-}
-
-/* Posts an object of one member, or of none. */
-static int post(const struct cli *cli, const char *rest, const char *key, const char *value_or_null,
-                cli_put *put)
-{
-    kg_auto(kg_buf_free) struct kg_buf body = {0};
-    put_object(&body, &(struct member){key, value_or_null}, 1);
-    return session_show(cli, "POST", rest, kg_buf_view(&body), put);
-}
+/* Hooks, compactors and models take their time, which the daemon bounds. */
+#define OF_SESSION(method, rest)                                                                   \
+    (method), "/api/v1/sessions/{1}" rest, .silence_ms = CLIENT_WAIT_FOREVER
 
 /* -- the project of a new session -------------------------------------------------------------- */
 
@@ -131,15 +110,10 @@ static int find_workdir(const struct cli *cli, char **ret_workdir)
     return print_error(&err);
 }
 
-/* Nothing else, for scripts to take it. */
-static void put_id(struct kg_buf *out, const struct cli *cli, const struct kg_node *session)
-{
-    (void)cli;
-    print_words(out, session, "{id}\n");
-}
-
 int cli_session_new(struct cli *cli)
 {
+    /* Nothing else, for scripts to take it. */
+    static const struct cli_page page = {"POST", "/api/v1/projects", .words = "{id}\n"};
     kg_auto(kg_free) char *project = NULL, *workdir = NULL;
     kg_auto(kg_buf_free) struct kg_buf target = {0}, body = {0};
     int code = find_workdir(cli, &workdir);
@@ -147,69 +121,48 @@ int cli_session_new(struct cli *cli)
         code = session_find_project(cli, &project);
     if (code != CLI_DONE)
         return code;
-    const struct member members[] = {{"workdir", workdir},
-                                     {"seat", cli_option_value(cli, "seat")},
-                                     {"title", cli_option_value(cli, "title")}};
-    put_object(&body, members, KG_COUNT(members));
+    struct kg_json_writer json = kg_json_writer(&body);
+    kg_json_begin(&json, '{');
+    if (workdir != NULL)
+        kg_json_named_text(&json, "workdir", workdir);
+    if (cli_has(cli, "seat"))
+        kg_json_named_text(&json, "seat", cli_option_value(cli, "seat"));
+    if (cli_has(cli, "title"))
+        kg_json_named_text(&json, "title", cli_option_value(cli, "title"));
+    kg_json_end(&json, '}');
     client_put_target(&target, "projects", project, "/sessions");
-    const struct client_request request = {
-        .method = "POST", .target = kg_buf_terminate(&target), .body = kg_buf_view(&body)};
-    return cli_show(cli, &request, put_id);
+    return page_show_with(cli, &page, kg_buf_terminate(&target), kg_buf_view(&body));
 }
 
 /* -- list -------------------------------------------------------------------------------------- */
 
-static const char *state_color(struct kg_str state)
-{
-    if (kg_str_is(state, "active"))
-        return "green";
-    return kg_str_is(state, "stopped") ? "yellow" : NULL;
-}
+static const struct cell list_cells[] = {{"STATE", "running", "running", "green"},
+                                         {"STATE", "state=active", "{state}", "green"},
+                                         {"STATE", "state=stopped", "{state}", "yellow"},
+                                         {"STATE", NULL, "{state}", NULL},
+                                         {0}};
 
-static void put_age(struct table *table, const struct kg_node *session)
-{
-    kg_auto(kg_buf_free) struct kg_buf age = {0};
-    int64_t updated_ms;
-    if (cli_time(session, "updated_at", &updated_ms))
-        print_age(&age, kg_wall_ms() - updated_ms);
-    table_cell(table, kg_buf_view(&age), NULL);
-}
-
-static void print_sessions(const struct kg_node *sessions)
-{
-    static const char *const headings[] = {"SESSION", "STATE", "LAST",  "ENTRIES",
-                                           "PROJECT", "SEAT",  "TITLE", NULL};
-    struct table *table = table_new(headings);
-    for (uint32_t i = 0; i < sessions->count; i++) {
-        const struct kg_node *session = &sessions->items[i];
-        struct kg_str state = cli_text(session, "state");
-        bool runs = kg_node_is_true(session, "running");
-        table_cell(table, cli_text(session, "id"), NULL);
-        table_cell(table, runs ? KG_STR("running") : state, runs ? "green" : state_color(state));
-        put_age(table, session);
-        table_texts(table, session,
-                    (const char *const[]){"entries", "project_id", "seat", "title", NULL});
-    }
-    table_print(table);
-}
-
-static void put_list(struct kg_buf *out, const struct cli *cli, const struct kg_node *answer)
+static void put_older(struct kg_buf *out, const struct cli *cli, const struct kg_node *answer)
 {
     const struct kg_node *sessions = kg_node_list(answer, "sessions");
-    kg_auto(kg_free) char *self = cli_self(cli);
-    if (sessions->count == 0) {
-        kg_buf_text(out, "no sessions\n");
-        return;
-    }
-    print_sessions(sessions);
-    if (!kg_node_is_true(answer, "more"))
-        return;
-    kg_buf_printf(out, "older ones with: %s session list --before ", self);
-    print_words(out, &sessions->items[sessions->count - 1], "{id}\n");
+    (void)cli;
+    print_words(out, &sessions->items[sessions->count - 1],
+                "older ones with: {@self} session list --before {id}\n");
 }
+
+static const struct row list_rows[] = {
+    {"!sessions", .words = "no sessions\n"},
+    {.each = "sessions",
+     .table = "SESSION={id}; STATE; LAST={updated_at:age}; ENTRIES={entries}; "
+              "PROJECT={project_id}; SEAT={seat}; TITLE={title}",
+     .cells = list_cells},
+    {"sessions more", .put = put_older},
+    {0},
+};
 
 int cli_session_list(struct cli *cli)
 {
+    static const struct cli_page page = {"GET", "/api/v1/sessions", .rows = list_rows};
     struct kg_err err;
     int64_t lines = LIST_DEFAULT;
     if (cli_option_number(cli, "lines", 1, LIST_MAX, &lines, &err) < 0)
@@ -223,8 +176,7 @@ int cli_session_list(struct cli *cli)
     client_put_number(&target, "limit", lines);
     cli_put_option(&target, cli, "state");
     cli_put_option(&target, cli, "before");
-    const struct client_request request = {.method = "GET", .target = kg_buf_terminate(&target)};
-    return cli_show(cli, &request, put_list);
+    return page_show_with(cli, &page, kg_buf_terminate(&target), KG_STR_NULL);
 }
 
 /* -- tool -------------------------------------------------------------------------------------- */
@@ -294,22 +246,17 @@ int cli_session_tool(struct cli *cli)
 
 /* -- idle -------------------------------------------------------------------------------------- */
 
-static void put_told(struct kg_buf *out, const struct cli *cli, const struct kg_node *answer)
-{
-    const struct kg_node *hooks = kg_node_list(answer, "hooks");
-    (void)cli;
-    for (uint32_t i = 0; i < hooks->count; i++)
-        print_words(out, &hooks->items[i],
-                    kg_node_is_true(&hooks->items[i], "ok") ? "{plugin} was told{error}\n"
-                                                            : "{plugin} failed: {error}\n");
-    if (hooks->count == 0)
-        kg_buf_text(out, "no plugin of the primary wants to hear of it\n");
-}
-
-int cli_session_idle(struct cli *cli)
-{
-    return session_show(cli, "POST", "/idle", KG_STR_NULL, put_told);
-}
+static const struct row told_rows[] = {
+    {"ok", .words = "{plugin} was told{error}\n"},
+    {"!ok", .words = "{plugin} failed: {error}\n"},
+    {0},
+};
+static const struct row idle_rows[] = {
+    {.each = "hooks", .rows = told_rows},
+    {"!hooks", .words = "no plugin of the primary wants to hear of it\n"},
+    {0},
+};
+const struct cli_page session_idle = {OF_SESSION("POST", "/idle"), .rows = idle_rows};
 
 /* -- compact ----------------------------------------------------------------------------------- */
 
@@ -340,13 +287,9 @@ void session_put_compaction(struct kg_buf *out, const struct kg_node *told)
     kg_buf_escaped(out, cli_text(told, "strategy"));
     if (kg_node_get(told, "superseded") == NULL)
         return;
-    kg_buf_printf(out, ": %" PRId64 " left out, %" PRId64 " kept, %" PRId64 " added; ",
-                  kg_node_number(told, "superseded"), kg_node_number(told, "kept"),
-                  kg_node_number(told, "added"));
-    print_short(out, kg_node_number(told, "tokens_before"));
-    kg_buf_text(out, " to ");
-    print_short(out, kg_node_number(told, "tokens_after"));
-    kg_buf_text(out, " tokens");
+    print_words(out, told,
+                ": {superseded:count} left out, {kept:count} kept, {added:count} added; "
+                "{tokens_before:short} to {tokens_after:short} tokens");
     static const char *const reasons[] = {"fell_back", "fallback"};
     for (size_t i = 0; i < KG_COUNT(reasons); i++) {
         struct kg_str reason = cli_text(told, reasons[i]);
@@ -359,51 +302,45 @@ void session_put_compaction(struct kg_buf *out, const struct kg_node *told)
         print_words(out, told, ": {summary}");
 }
 
-static void put_compacted(struct kg_buf *out, const struct cli *cli, const struct kg_node *answer)
+static void put_figures(struct kg_buf *out, const struct cli *cli, const struct kg_node *answer)
 {
-    kg_auto(kg_free) char *self = cli_self(cli);
-    const char *id = cli_argument(cli, 0);
-    if (kg_str_is(cli_text(answer, "strategy"), "checkpoint"))
-        kg_buf_printf(
-            out,
-            "a checkpoint was set; the session waits. Go on as it is: %s session resume %s\n"
-            "or with less: %s session compact %s --strategy drop",
-            self, id, self, id);
-    else
-        session_put_compaction(out, answer);
-    kg_buf_char(out, '\n');
+    (void)cli;
+    session_put_compaction(out, answer);
 }
+
+static const struct row compact_rows[] = {
+    {"strategy=checkpoint",
+     .words = "a checkpoint was set; the session waits. Go on as it is: {@self} session resume "
+              "{@1}\nor with less: {@self} session compact {@1} --strategy drop"},
+    {"!strategy=checkpoint", .put = put_figures},
+    {.words = "\n"},
+    {0},
+};
 
 int cli_session_compact(struct cli *cli)
 {
+    static const struct cli_page page = {OF_SESSION("POST", "/compact"), .rows = compact_rows};
     struct kg_err err;
     int64_t keep_recent = -1;
     kg_auto(kg_buf_free) struct kg_buf body = {0};
     if (cli_option_number(cli, "keep-recent", 0, 10000, &keep_recent, &err) < 0)
         return print_error(&err);
-    const struct member members[] = {{"agent", cli_option_value(cli, "agent")},
-                                     {"strategy", cli_option_value(cli, "strategy")}};
-    put_object(&body, members, KG_COUNT(members));
-    if (keep_recent >= 0) {
-        body.length--;
-        kg_buf_printf(&body, "%s\"keep_recent\":%" PRId64 "}", body.length > 1 ? "," : "",
-                      keep_recent);
-    }
-    return session_show(cli, "POST", "/compact", kg_buf_view(&body), put_compacted);
+    struct kg_json_writer json = kg_json_writer(&body);
+    kg_json_begin(&json, '{');
+    if (cli_has(cli, "agent"))
+        kg_json_named_text(&json, "agent", cli_option_value(cli, "agent"));
+    if (cli_has(cli, "strategy"))
+        kg_json_named_text(&json, "strategy", cli_option_value(cli, "strategy"));
+    if (keep_recent >= 0)
+        kg_json_named_int(&json, "keep_recent", keep_recent);
+    kg_json_end(&json, '}');
+    return page_show_with(cli, &page, NULL, kg_buf_view(&body));
 }
 
-static void put_undone(struct kg_buf *out, const struct cli *cli, const struct kg_node *answer)
-{
-    (void)cli;
-    kg_buf_text(out, "the last compaction was taken back: ");
-    print_short(out, kg_node_number(answer, "tokens"));
-    kg_buf_text(out, " tokens\n");
-}
-
-int cli_session_undo_compact(struct cli *cli)
-{
-    return post(cli, "/undo-compact", "agent", cli_option_value(cli, "agent"), put_undone);
-}
+static const struct member of_agent[] = {{"agent", "--agent"}, {0}};
+const struct cli_page session_undo_compact = {
+    OF_SESSION("POST", "/undo-compact"), .members = of_agent,
+    .words = "the last compaction was taken back: {tokens:short} tokens\n"};
 
 /* -- one entry --------------------------------------------------------------------------------- */
 
@@ -430,15 +367,15 @@ char *session_entry_id(const struct cli *cli, const char *named, int *ret_code)
     return NULL;
 }
 
-static void put_pinned(struct kg_buf *out, const struct cli *cli, const struct kg_node *entry)
-{
-    print_words(out, entry,
-                cli_has(cli, "unpin") ? "#{seq} is pinned no more\n"
-                                      : "#{seq} is pinned: no compaction leaves it out\n");
-}
+static const struct row pin_rows[] = {
+    {"--unpin", .words = "#{seq} is pinned no more\n"},
+    {"!--unpin", .words = "#{seq} is pinned: no compaction leaves it out\n"},
+    {0},
+};
 
 int cli_session_pin(struct cli *cli)
 {
+    static const struct cli_page page = {OF_SESSION("POST", "/pin"), .rows = pin_rows};
     int code = CLI_DONE;
     kg_auto(kg_buf_free) struct kg_buf body = {0};
     kg_auto(kg_free) char *entry = session_entry_id(cli, cli_argument(cli, 1), &code);
@@ -449,44 +386,36 @@ int cli_session_pin(struct cli *cli)
     kg_json_named_text(&json, "entry", entry);
     kg_json_named_bool(&json, "pinned", !cli_has(cli, "unpin"));
     kg_json_end(&json, '}');
-    return session_show(cli, "POST", "/pin", kg_buf_view(&body), put_pinned);
+    return page_show_with(cli, &page, NULL, kg_buf_view(&body));
 }
 
 int cli_session_fork(struct cli *cli)
 {
+    static const struct cli_page page = {OF_SESSION("POST", "/fork"), .words = "{id}\n"};
     int code = CLI_DONE;
     const char *named = cli_argument(cli, 1);
+    kg_auto(kg_buf_free) struct kg_buf body = {0};
     kg_auto(kg_free) char *entry = named ? session_entry_id(cli, named, &code) : NULL;
-    return code == CLI_DONE ? post(cli, "/fork", "entry", entry, put_id) : code;
+    struct kg_json_writer json = kg_json_writer(&body);
+    kg_json_begin(&json, '{');
+    if (entry != NULL)
+        kg_json_named_text(&json, "entry", entry);
+    kg_json_end(&json, '}');
+    return code == CLI_DONE ? page_show_with(cli, &page, NULL, kg_buf_view(&body)) : code;
 }
 
 /* -- resume, cancel, close --------------------------------------------------------------------- */
 
-/* "ses_... is active, seat primary" */
-static void put_state(struct kg_buf *out, const struct cli *cli, const struct kg_node *session)
-{
-    (void)cli;
-    print_words(out, session, "{id} is {state}, seat {seat}\n");
-}
+#define STATE_WORDS "{id} is {state}, seat {seat}\n"
 
-int cli_session_resume(struct cli *cli)
-{
-    return post(cli, "/resume", "seat", cli_option_value(cli, "seat"), put_state);
-}
+static const struct member to_seat[] = {{"seat", "--seat"}, {0}};
+const struct cli_page session_resume = {OF_SESSION("POST", "/resume"), .members = to_seat,
+                                        .words = STATE_WORDS};
+const struct cli_page session_close = {OF_SESSION("DELETE", ""), .words = STATE_WORDS};
 
-static void put_cancelled(struct kg_buf *out, const struct cli *cli, const struct kg_node *answer)
-{
-    (void)cli;
-    kg_buf_text(out, kg_node_is_true(answer, "cancelled") ? "the turn was cancelled\n"
-                                                          : "no turn runs\n");
-}
-
-int cli_session_cancel(struct cli *cli)
-{
-    return session_show(cli, "POST", "/cancel", KG_STR_NULL, put_cancelled);
-}
-
-int cli_session_close(struct cli *cli)
-{
-    return session_show(cli, "DELETE", "", KG_STR_NULL, put_state);
-}
+static const struct row cancel_rows[] = {
+    {"cancelled", .words = "the turn was cancelled\n"},
+    {"!cancelled", .words = "no turn runs\n"},
+    {0},
+};
+const struct cli_page session_cancel = {OF_SESSION("POST", "/cancel"), .rows = cancel_rows};

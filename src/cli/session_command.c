@@ -2,6 +2,7 @@
  * Commands that scripts have for a session. What one returns goes to stdout; what its script tells
  * meanwhile goes to stderr.
  */
+#include "cli/rows.h"
 #include "cli/session.h"
 
 #include <stdlib.h>
@@ -117,17 +118,10 @@ int cli_session_command(struct cli *cli)
     return session_run_command(cli, kg_str(name[0] == '/' ? name + 1 : name), kg_buf_view(&args));
 }
 
-static void put_commands(struct kg_buf *out, const struct cli *cli, const struct kg_node *answer)
-{
-    const struct kg_node *commands = kg_node_list(answer, "commands");
-    (void)cli;
-    for (uint32_t i = 0; i < commands->count; i++)
-        print_words(out, &commands->items[i], "/{name}  {description}  ({plugin})\n");
-    if (commands->count == 0)
-        kg_buf_text(out, "no script has a command for it\n");
-}
-
-int cli_session_commands(struct cli *cli)
-{
-    return session_show(cli, "GET", "/commands", KG_STR_NULL, put_commands);
-}
+static const struct row command_rows[] = {
+    {.each = "commands", .words = "/{name}  {description}  ({plugin})\n"},
+    {"!commands", .words = "no script has a command for it\n"},
+    {0},
+};
+const struct cli_page session_commands = {"GET", "/api/v1/sessions/{1}/commands",
+                                          .silence_ms = CLIENT_WAIT_FOREVER, .rows = command_rows};

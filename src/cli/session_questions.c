@@ -2,6 +2,7 @@
  * Questions of plugins, on a terminal: listed, answered, and asked in place while a turn runs. What
  * a plugin says is a stranger's words, shown escaped and with its name before them.
  */
+#include "cli/rows.h"
 #include "cli/session.h"
 
 #include <stdlib.h>
@@ -11,35 +12,21 @@
 
 /* -- the list ---------------------------------------------------------------------------------- */
 
-static void put_questions(struct kg_buf *out, const struct cli *cli, const struct kg_node *answer)
-{
-    static const char *const headings[] = {"QUESTION", "PLUGIN", "KIND", "STATE", "TITLE", NULL};
-    const struct kg_node *questions = kg_node_list(answer, "questions");
-    (void)cli;
-    if (questions->count == 0) {
-        kg_buf_text(out, "no questions\n");
-        return;
-    }
-    struct table *table = table_new(headings);
-    for (uint32_t i = 0; i < questions->count; i++)
-        table_texts(table, &questions->items[i],
-                    (const char *const[]){"id", "plugin", "kind", "state", "title", NULL});
-    table_print(table);
-}
-
-int cli_session_questions(struct cli *cli)
-{
-    return session_show(cli, "GET", cli_has(cli, "all") ? "/questions?all=true" : "/questions",
-                        KG_STR_NULL, put_questions);
-}
+static const struct row question_rows[] = {
+    {"!questions", .words = "no questions\n"},
+    {.each = "questions",
+     .table = "QUESTION={id}; PLUGIN={plugin}; KIND={kind}; STATE={state}; TITLE={title}"},
+    {0},
+};
+const struct cli_page session_questions = {"GET", "/api/v1/sessions/{1}/questions?all",
+                                           .silence_ms = CLIENT_WAIT_FOREVER,
+                                           .rows = question_rows};
 
 /* -- one answer -------------------------------------------------------------------------------- */
 
-static void put_answered(struct kg_buf *out, const struct cli *cli, const struct kg_node *answer)
-{
-    (void)cli;
-    print_words(out, answer, "{id}: {state}\n");
-}
+static const struct cli_page answer_page = {"POST", "/api/v1/sessions/{1}/questions/{2}",
+                                            .silence_ms = CLIENT_WAIT_FOREVER,
+                                            .words = "{id}: {state}\n"};
 
 static void put_answer(struct kg_buf *out, const char *action, struct kg_str content)
 {
@@ -53,7 +40,7 @@ static void put_answer(struct kg_buf *out, const char *action, struct kg_str con
 
 int cli_session_answer(struct cli *cli)
 {
-    kg_auto(kg_buf_free) struct kg_buf rest = {0}, body = {0}, content = {0};
+    kg_auto(kg_buf_free) struct kg_buf body = {0}, content = {0};
     const char *action = cli_has(cli, "decline")  ? "decline"
                          : cli_has(cli, "cancel") ? "cancel"
                                                   : "accept";
@@ -61,10 +48,8 @@ int cli_session_answer(struct cli *cli)
     bool accepts = strcmp(action, "accept") == 0;
     if (accepts && cli_take_params(cli_argument(cli, 2), &content, &err) < 0)
         return print_error(&err);
-    kg_buf_text(&rest, "/questions/");
-    kg_buf_percent(&rest, kg_str(cli_argument(cli, 1)));
-    put_answer(&body, action, strcmp(action, "accept") == 0 ? kg_buf_view(&content) : KG_STR_NULL);
-    return session_show(cli, "POST", kg_buf_terminate(&rest), kg_buf_view(&body), put_answered);
+    put_answer(&body, action, accepts ? kg_buf_view(&content) : KG_STR_NULL);
+    return page_show_with(cli, &answer_page, NULL, kg_buf_view(&body));
 }
 
 /* -- in place ---------------------------------------------------------------------------------- */

@@ -3,6 +3,7 @@
  * calls of tools and what came of them in one line. All of it was written by others, so nothing of
  * it reaches the terminal but as text.
  */
+#include "cli/rows.h"
 #include "cli/session.h"
 
 #include <inttypes.h>
@@ -275,12 +276,9 @@ static void put_agent(struct kg_buf *out, const struct kg_node *agent)
             window = kg_node_number(agent, "window_tokens");
     print_words(out, agent,
                 entries == 1 ? "  {path}: 1 entry, about " : "  {path}: {entries} entries, about ");
-    print_short(out, kg_node_number(agent, "tokens"));
-    if (window > 0) {
-        kg_buf_text(out, " of ");
-        print_short(out, window);
-    }
-    kg_buf_text(out, " tokens");
+    print_words(out, agent,
+                window > 0 ? "{tokens:short} of {window_tokens:short} tokens"
+                           : "{tokens:short} tokens");
     kg_auto(kg_free) char *threshold = kg_str_dup(cli_text(agent, "threshold"));
     double share = strtod(threshold, NULL);
     if (window > 0 && share > 0 && share <= 1) {
@@ -290,31 +288,27 @@ static void put_agent(struct kg_buf *out, const struct kg_node *agent)
     kg_buf_char(out, '\n');
 }
 
-static void put_session(struct kg_buf *out, const struct kg_node *session)
+static void put_agents(struct kg_buf *out, const struct cli *cli, const struct kg_node *session)
 {
     const struct kg_node *agents = kg_node_list(session, "agents");
-    static const struct {
-        const char *before, *key;
-    } facts[] = {
-        {"", "id"},
-        {" is ", "state"},
-        {"; project ", "project_id"},
-        {", seat ", "seat"},
-        {", of ", "operator_id"},
-        {", in ", "workdir"},
-        {"; forked from ", "parent"},
-    };
-    for (size_t i = 0; i < KG_COUNT(facts); i++) {
-        struct kg_str fact = cli_text(session, facts[i].key);
-        if (fact.length == 0)
-            continue;
-        kg_buf_text(out, facts[i].before);
-        kg_buf_escaped(out, fact);
-    }
-    kg_buf_text(out, kg_node_is_true(session, "running") ? "; a turn runs\n" : "\n");
+    (void)cli;
     for (uint32_t i = 0; i < agents->count; i++)
         put_agent(out, &agents->items[i]);
 }
+
+static const struct row session_rows[] = {
+    {.words = "{id}"},
+    {"state", .words = " is {state}"},
+    {"project_id", .words = "; project {project_id}"},
+    {"seat", .words = ", seat {seat}"},
+    {"operator_id", .words = ", of {operator_id}"},
+    {"workdir", .words = ", in {workdir}"},
+    {"parent", .words = "; forked from {parent}"},
+    {"running", .words = "; a turn runs"},
+    {.words = "\n"},
+    {.put = put_agents},
+    {0},
+};
 
 int cli_session_show(struct cli *cli)
 {
@@ -326,7 +320,7 @@ int cli_session_show(struct cli *cli)
     if (code != CLI_DONE)
         return code;
     if (!cli->json)
-        put_session(&out, doc->root);
+        rows_put(&out, cli, doc->root, session_rows, 0);
     print_out(&out);
     struct transcript transcript = {
         .cli = cli, .all = cli_has(cli, "all"), .numbers = kg_map_new()};
@@ -347,10 +341,7 @@ static void put_summary(struct kg_buf *out, const struct kg_node *context)
     const struct kg_node *system = kg_node_get(context, "system");
     print_words(out, context,
                 has_model ? "{agent_path}, model {model}: about " : "{agent_path}: about ");
-    print_short(out, kg_node_number(context, "tokens"));
-    kg_buf_text(out, " of ");
-    print_short(out, kg_node_number(context, "window_tokens"));
-    kg_buf_text(out, " tokens\n");
+    print_words(out, context, "{tokens:short} of {window_tokens:short} tokens\n");
     if (system == NULL || system->type != KG_STRING)
         return;
     kg_buf_text(out, "prompt\n");

@@ -12,6 +12,8 @@
 #define MODERN_REVISION "2026-07-28"
 #define LEGACY_REVISION "2025-11-25" /* what we ask for; an older one is taken */
 
+#define UNSUPPORTED_VERSION (-32022) /* what only a modern server says */
+
 /* A node server needs seconds to read its first line; then most answer at once. */
 #define DISCOVER_PATIENCE_MS 5000
 #define LIST_AGAIN_MS        1000 /* at the most so often, whatever the server says */
@@ -148,20 +150,58 @@ static void take_features(struct dialect_talk *talk, const struct kg_node *resul
     offer_methods(talk, &mcp->has);
 }
 
+static bool is_spoken(struct kg_str revision)
+{
+    for (size_t i = 0; i < KG_COUNT(legacy_revisions); i++)
+        if (kg_str_is(revision, legacy_revisions[i]))
+            return true;
+    return false;
+}
+
+static int reject_revision(struct dialect_talk *talk, struct kg_str revision)
+{
+    return dialect_reject(talk,
+                          "it speaks the revision \"%.*s\" of MCP; kaged speaks %s, %s and older "
+                          "ones",
+                          KG_STR_CUT(revision, 64), MODERN_REVISION, LEGACY_REVISION);
+}
+
+/* A modern server of other revisions, unless one of them is spoken here. */
+static int take_others(struct dialect_talk *talk, const struct kg_node *supported)
+{
+    struct kg_str last = KG_STR_NULL;
+    for (uint32_t i = 0; i < supported->count; i++) {
+        last = supported->items[i].type == KG_STRING ? supported->items[i].text : last;
+        if (is_spoken(last))
+            return INITIALIZE;
+    }
+    return last.length > 0 ? reject_revision(talk, last) : INITIALIZE;
+}
+
 static int take_discovered(struct dialect_talk *talk, const struct kg_node *result)
 {
-    if (!kg_node_has_text(kg_node_get(result, "supportedVersions"), KG_STR(MODERN_REVISION)))
-        return INITIALIZE;
+    const struct kg_node *supported = kg_node_list(result, "supportedVersions");
+    if (!kg_node_has_text(supported, KG_STR(MODERN_REVISION)))
+        return take_others(talk, supported);
     talk->variant = DIALECT_MCP_MODERN;
     talk->pings = false;
     take_features(talk, result);
     return TOOLS;
 }
 
-/* Whatever is no result of discovery, silence included, is a legacy server's. */
+static int take_unsupported(struct dialect_talk *talk, struct kg_str error)
+{
+    kg_auto(kg_doc_cleanup) struct kg_doc *doc = kg_json_read(error, NULL);
+    const struct kg_node *data = doc != NULL ? kg_node_get(doc->root, "data") : NULL;
+    return take_others(talk, kg_node_list(data, "supported"));
+}
+
+/* Whatever else is no result of discovery, silence included, is a legacy server's. */
 static int take_discover(struct dialect_talk *talk, enum peer_outcome outcome,
                          struct kg_str payload)
 {
+    if (outcome == PEER_ERROR && rpc_error_code(payload) == UNSUPPORTED_VERSION)
+        return take_unsupported(talk, payload);
     if (outcome != PEER_RESULT)
         return INITIALIZE;
     kg_auto(kg_doc_cleanup) struct kg_doc *doc = kg_json_read(payload, NULL);
@@ -178,14 +218,6 @@ static void put_initialize(struct dialect_talk *talk, struct kg_buf *ret_json)
     kg_json_end(&json, '}');
 }
 
-static bool is_spoken(struct kg_str revision)
-{
-    for (size_t i = 0; i < KG_COUNT(legacy_revisions); i++)
-        if (kg_str_is(revision, legacy_revisions[i]))
-            return true;
-    return false;
-}
-
 static int take_initialized(struct dialect_talk *talk, struct kg_str payload)
 {
     struct kg_err err;
@@ -196,10 +228,7 @@ static int take_initialized(struct dialect_talk *talk, struct kg_str payload)
     if (revision == NULL)
         return dialect_fail(talk, "the result of initialize has no string \"protocolVersion\"");
     if (!is_spoken(revision->text))
-        return dialect_reject(talk,
-                              "it speaks the revision \"%.*s\" of MCP; kaged speaks %s, "
-                              "%s and older ones",
-                              KG_STR_CUT(revision->text, 64), MODERN_REVISION, LEGACY_REVISION);
+        return reject_revision(talk, revision->text);
     take_features(talk, doc->root);
     return INITIALIZED;
 }
@@ -232,7 +261,9 @@ static void on_told(void *data, enum peer_outcome outcome, struct kg_str payload
                  kg_buf_terminate(&words));
 }
 
-void mcp_tell(struct dialect_talk *talk, const char *method, struct kg_str params, uint64_t *ret_id)
+/* A request whose answer nobody waits for; an error is a line of our log. *ret_id may be NULL. */
+static void mcp_tell(struct dialect_talk *talk, const char *method, struct kg_str params,
+                     uint64_t *ret_id)
 {
     const struct peer_call call = {
         .method = kg_str(method),
@@ -247,7 +278,7 @@ void mcp_tell(struct dialect_talk *talk, const char *method, struct kg_str param
 }
 
 /* What was cancelled is not answered: a server that keeps to that must not count as hung. */
-void mcp_cancel(struct dialect_talk *talk, uint64_t id, const char *reason)
+static void mcp_cancel(struct dialect_talk *talk, uint64_t id, const char *reason)
 {
     char params[96];
     snprintf(params, sizeof(params), "{\"requestId\":%llu,\"reason\":\"%s\"}",

@@ -35,10 +35,6 @@ bool mcp_may_request(const struct dialect_talk *talk, const char *method);
 const char *mcp_translate(struct kg_str method, struct kg_str params, struct kg_buf *ret_params);
 bool mcp_has_roots(const struct dialect_talk *talk); /* of its own: those of its project */
 void mcp_put_roots(struct dialect_talk *talk, struct kg_buf *ret_json);
-/* A request whose answer nobody waits for; an error is a line of our log. *ret_id may be NULL. */
-void mcp_tell(struct dialect_talk *talk, const char *method, struct kg_str params,
-              uint64_t *ret_id);
-void mcp_cancel(struct dialect_talk *talk, uint64_t id, const char *reason);
 /* Its tools changed: they are listed anew, now or soon. */
 void mcp_list_again(struct mcp *mcp);
 

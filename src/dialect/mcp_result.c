@@ -51,9 +51,10 @@ static bool is_base64(struct kg_str json)
             return false;
         count++;
     }
+    size_t padding = end - at;
     for (; at < end && json.data[at] == '='; at++)
         count++;
-    return at == end && count % 4 == 0;
+    return at == end && padding <= 2 && count % 4 == 0;
 }
 
 /* -- one walk over all of it; it was found to be JSON when it came ----------------------------- */
@@ -136,7 +137,9 @@ static bool is_good_list(struct kg_json_cursor *cursor)
     struct kg_str item;
     if (*cursor->at != '[')
         return kg_json_skip_value(cursor, &item) == KG_JSON_OK;
-    for (cursor->at++; cursor->at < cursor->end && *cursor->at != ']';) {
+    cursor->at++;
+    kg_json_skip_space(cursor);
+    while (cursor->at < cursor->end && *cursor->at != ']') {
         if (*cursor->at == '{')
             is_good = is_good_block(cursor) && is_good;
         else if (*cursor->at == ',')

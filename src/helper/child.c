@@ -233,11 +233,6 @@ struct kg_str helper_child_errors(const struct helper_child *child)
     return kg_buf_view(&child->errors.text);
 }
 
-const struct cage_attempts *helper_child_attempts(const struct helper_child *child)
-{
-    return child->attempts;
-}
-
 bool helper_child_said_more(const struct helper_child *child)
 {
     return child->errors.truncated;

@@ -63,8 +63,6 @@ void helper_child_signal(struct helper_child *child, int signal);
 /* How it ended; NULL while it lives. */
 const struct cage_exit *helper_child_exit(const struct helper_child *child);
 struct kg_str helper_child_errors(const struct helper_child *child);
-/* All that it tried; NULL if its plan is not watched, or nothing is known yet. */
-const struct cage_attempts *helper_child_attempts(const struct helper_child *child);
 
 /* -- run --------------------------------------------------------------------------------------- */
 

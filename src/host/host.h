@@ -435,6 +435,7 @@ struct host_cage_parts {
     /* Those below config:/ that it may write to, and those that are to be closed to it. */
     bool make_folders;
     bool observed; /* what it tries is told, and which port of which name it wants; see cage.h */
+    bool asks;     /* the same, and somebody is asked about each host */
 };
 struct cage_plan *host_cage_plan(const struct host_cage_parts *parts, struct kg_err *err);
 /* Whether what the operator adds to an offer can be given: by the rules of a manifest's own lines.

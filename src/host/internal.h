@@ -211,7 +211,7 @@ struct host_process {
     struct host_process *next;  /* of the plugin */
     uint32_t references;        /* of the plugin's list, of checks, of those who measure */
     const struct host_tier *tier;
-    char *name; /* see host_process_name */
+    char *name; /* in status, logs, metrics, events and routes */
     size_t name_length;
     struct host_whom whom;         /* its texts are owned */
     struct manifest *manifest;     /* one reference; of the version that it was started with */
@@ -246,8 +246,6 @@ struct host_process {
     struct host_call *sent;              /* calls that it has not answered, the newest first */
     struct loop_task wait_check;         /* looks whether they can be sent */
 };
-/* The name in status, logs, metrics, events and routes; owned. */
-char *host_process_name(const char *plugin, const struct host_whom *whom);
 /* What may have ended, of those that leave, is removed at the end of the turn. */
 void host_look_for_left(struct host *host);
 /* Something happened to it that projects, or their agents, may wait for. */
@@ -539,9 +537,8 @@ void host_tools_load(struct host_plugin *plugin, struct manifest *manifest,
                      struct kg_problems *problems);
 void host_tools_free(struct host_tools *tools); /* takes NULL */
 void host_tools_seen(struct host_process *process);
-/* Whether its server was never seen to list any, and none were approved. */
+/* Whether what its server lists waits for a yes. */
 bool host_tools_wait(const struct host_plugin *plugin);
-bool host_tools_are_unknown(const struct host_plugin *plugin);
 enum dialect_variant host_tools_variant(const struct host_plugin *plugin);
 
 /* -- runs for development, see dev.c ----------------------------------------------------------- */

@@ -1,7 +1,7 @@
 /*
- * Packages of the catalog: looked at with what the host has of loops, cages and workers, and run. A
- * package of one org in one version is a plugin that no store has, with a seat for each process of
- * it: who wants the same settings of one without a state sits in the same.
+ * Packages of the catalog, as they run: a package of one org in one version is a plugin that no
+ * store has, with a seat for each process of it: who wants the same settings of one without a state
+ * sits in the same.
  */
 #include "host/package.h"
 
@@ -41,33 +41,6 @@ struct host_package {
     unsigned made; /* seats, so far */
     struct host_seat *seats;
 };
-
-/* -- discovery --------------------------------------------------------------------------------- */
-
-static int package_check_cages(const struct host *host, struct kg_err *err)
-{
-    if (host->stopping)
-        return kg_fail(err, KG_E_STOPPING, "the daemon is stopping");
-    if (host->no_cage.code == KG_OK)
-        return 0;
-    *err = host->no_cage;
-    return -EINVAL;
-}
-
-struct package_discovery *host_package_discover(struct host *host, const char *folder,
-                                                package_discovered_fn *on_done, void *data,
-                                                struct kg_err *err)
-{
-    if (package_check_cages(host, err) < 0)
-        return NULL;
-    const struct package_place place = {
-        .helper = {.loop = host->loop, .spawner = host->supervisor.spawner},
-        .facts = host->facts,
-        .config = host->config,
-        .worker = host->store_worker,
-    };
-    return package_discover(&place, folder, on_done, data);
-}
 
 /* -- seats ------------------------------------------------------------------------------------- */
 
@@ -316,6 +289,17 @@ static struct host_seat *seat_find(const struct host_package *package, const cha
     return seat;
 }
 
+/* Each text in a value that is sensitive; a number is hidden as it is written. */
+static void seat_hide_value(struct redact_set *secrets, const struct kg_node *value)
+{
+    if (value->type == KG_STRING || value->type == KG_NUMBER)
+        redact_set_add(secrets, value->text, REDACT_KEPT);
+    for (uint32_t i = 0; value->type == KG_ARRAY && i < value->count; i++)
+        seat_hide_value(secrets, &value->items[i]);
+    for (uint32_t i = 0; value->type == KG_OBJECT && i < value->count; i++)
+        seat_hide_value(secrets, &value->members[i].value);
+}
+
 /* What must not be seen in what it prints. */
 static void seat_hide(const struct host_seat *seat, const struct kg_node *schema)
 {
@@ -324,9 +308,8 @@ static void seat_hide(const struct host_seat *seat, const struct kg_node *schema
     for (uint32_t i = 0; doc != NULL && i < schema->count; i++) {
         const struct kg_member *value =
             kg_node_member(doc->root, kg_node_text(&schema->items[i], "key"));
-        if (value != NULL && value->value.type == KG_STRING &&
-            kg_node_is_true(&schema->items[i], "sensitive"))
-            redact_set_add(seat->process->secrets, value->value.text, REDACT_KEPT);
+        if (value != NULL && kg_node_is_true(&schema->items[i], "sensitive"))
+            seat_hide_value(seat->process->secrets, &value->value);
     }
 }
 
@@ -347,6 +330,16 @@ static struct host_seat *seat_new(struct host_plugin *plugin, const struct host_
     seat->process = host_process_add(plugin, &whom);
     seat_hide(seat, kg_node_list(want->package, "settings_schema"));
     return seat;
+}
+
+static int package_check_cages(const struct host *host, struct kg_err *err)
+{
+    if (host->stopping)
+        return kg_fail(err, KG_E_STOPPING, "the daemon is stopping");
+    if (host->no_cage.code == KG_OK)
+        return 0;
+    *err = host->no_cage;
+    return -EINVAL;
 }
 
 static int check_want(const struct host *host, const struct host_package_want *want,

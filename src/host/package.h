@@ -1,7 +1,7 @@
 /*
- * Packages of the catalog in a running host: what an unpacked one is, and processes of them. Above
- * this the catalog knows orgs, versions and settings; here is a folder, what was found out of it,
- * and the values that a process is told.
+ * Processes of the catalog's packages in a running host. Above this the catalog knows orgs,
+ * versions and settings; here is a folder, what was found out of it, and the values that a process
+ * is told.
  *
  * A process is that of an org, a version of a package and its settings. One without a state is
  * shared by all that want the same within the org, one with a state by nobody; no process is shared
@@ -13,11 +13,6 @@
 
 #include "host/process.h"
 #include "package/package.h"
-
-/* See package_discover; it ends before the host does, or is cancelled. NULL: there are no cages. */
-struct package_discovery *host_package_discover(struct host *host, const char *folder,
-                                                package_discovered_fn *on_done, void *data,
-                                                struct kg_err *err);
 
 /* What is wanted; all of it is copied. */
 struct host_package_want {

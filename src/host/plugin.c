@@ -301,6 +301,13 @@ static void see_to_nobody(struct host_plugin *plugin)
         host_process_raise(process, HOST_ON_LEFT);
 }
 
+/* By what was found above: its settings may be those of a project, which asks this. */
+bool host_plugin_reaches_projects(const struct host_plugin *plugin)
+{
+    const struct host_process *process = host_process_find(plugin, &host_nobody);
+    return plugin->manifest != NULL && (process == NULL || process->standing == HOST_LEAVES);
+}
+
 int host_plugin_load(struct host_plugin *plugin)
 {
     if (host_plugin_read(plugin) < 0)

@@ -117,7 +117,7 @@ static void add_closed(struct policy *policy)
                             &(struct host_cover){.path = path,
                                                  .write = line->kind == CAPABILITY_READ,
                                                  .ahead = true,
-                                                 .empty = true,
+                                                 .empty = line->kind == CAPABILITY_READ,
                                                  .note = "closed by the operator"});
     }
 }
@@ -765,6 +765,7 @@ struct cage_plan *host_cage_plan(const struct host_cage_parts *parts, struct kg_
     policy.cage.watched =
         parts->observed || policy_is_explained(parts->config, parts->manifest->name);
     policy.cage.answers_names = parts->observed;
+    policy.cage.asks_hosts = parts->asks;
     struct cage_plan *plan = plan_policy(&policy, err);
     if (plan != NULL && parts->ret_guards != NULL) {
         *parts->ret_guards = policy.guards;

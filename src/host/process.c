@@ -15,7 +15,8 @@
 
 const struct host_whom host_nobody = {.kind = HOST_NOBODY};
 
-char *host_process_name(const char *plugin, const struct host_whom *whom)
+/* The name in status, logs, metrics, events and routes; owned. */
+static char *host_process_name(const char *plugin, const struct host_whom *whom)
 {
     return whom->kind == HOST_NOBODY ? kg_strdup(plugin) : kg_format("%s@%s", plugin, whom->id);
 }

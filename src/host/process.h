@@ -74,6 +74,10 @@ enum state_choice host_choice(const struct host *host, const char *name);
 /* Whether he enabled it, there or in config.toml. */
 bool host_is_enabled(const struct host *host, const char *name);
 
+/* Whether it may read or write in the folders of projects that say nothing else of it. */
+bool host_plugin_reaches_projects(const struct host_plugin *plugin);
+/* Whether its server was never seen to list any, and none were approved. */
+bool host_tools_are_unknown(const struct host_plugin *plugin);
 /* Whom its processes serve, in that project, when configured so; the plugin has a manifest. */
 enum manifest_process host_plugin_serves(const struct host_plugin *plugin,
                                          const char *project_or_null, struct kg_str settings);

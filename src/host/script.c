@@ -137,7 +137,9 @@ struct cage_plan *host_script_plan(const struct host_cage_parts *parts, struct k
     kg_auto(kg_free) char *program = helper_program("kaged-lua", err);
     if (program == NULL)
         return NULL;
-    const char *const command[] = {program, NULL};
+    kg_auto(kg_free) char *line_bytes =
+        kg_format("line_bytes=%lld", (long long)parts->config->limits_line_max_bytes);
+    const char *const command[] = {program, line_bytes, NULL};
     const struct cage_policy policy = {
         .name = parts->manifest->name,
         .command = command,

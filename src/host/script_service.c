@@ -9,8 +9,6 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#define POWERS_MAX 64 /* bytes of a list of them */
-
 struct host_script_request {
     struct host_process *process; /* one reference */
     uint32_t start;               /* which process asked, */

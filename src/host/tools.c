@@ -283,8 +283,9 @@ static void put_odd_name(struct kg_buf *out, struct kg_str name)
     }
 }
 
-/* Why to look twice, in words; nothing: there is no reason. */
-static void put_danger(struct kg_buf *out, const struct kg_node *tool, const struct kg_map *looks)
+/* Why to look twice, in words; nothing: there is no reason. `at`: its place in the list. */
+static void put_danger(struct kg_buf *out, const struct kg_node *tool, uint32_t at,
+                       const struct kg_map *looks)
 {
     kg_auto(kg_buf_free) struct kg_buf text = {0}, look = {0};
     struct kg_str name = name_of(tool);
@@ -295,19 +296,41 @@ static void put_danger(struct kg_buf *out, const struct kg_node *tool, const str
         kg_buf_text(out, "it has characters that are not seen, or that turn the writing around");
     else if (!manifest_mcp_tool_name_is_valid(name))
         put_odd_name(out, name);
+    else if (at >= MANIFEST_LEARNED_MAX)
+        kg_buf_printf(out, "it is offered to nobody: of one server the first %d tools are",
+                      MANIFEST_LEARNED_MAX);
     else if (first != NULL && !kg_str_equal(name_of(first), name))
         kg_buf_printf(out, "its name looks like that of another tool, %.*s",
                       KG_STR_CUT(name_of(first), 128));
 }
 
-static void put_words(struct kg_json_writer *json, const struct kg_node *tool,
+/* What has no member of its own here: a yes is for these words, too. */
+static void put_more(struct kg_json_writer *json, const struct kg_node *tool)
+{
+    static const char *const shown[] = {"name", "description", "inputSchema", "annotations"};
+    kg_json_named_begin(json, "more", '{');
+    for (uint32_t i = 0; i < tool->count; i++) {
+        const struct kg_member *member = &tool->members[i];
+        size_t k = 0;
+        while (k < KG_COUNT(shown) && !kg_str_is(member->key, shown[k]))
+            k++;
+        if (k < KG_COUNT(shown))
+            continue;
+        kg_auto(kg_free) char *key = kg_str_dup(member->key);
+        kg_json_named_node(json, key, &member->value);
+    }
+    kg_json_end(json, '}');
+}
+
+static void put_words(struct kg_json_writer *json, const struct kg_node *tool, uint32_t at,
                       const struct kg_map *looks)
 {
     kg_auto(kg_buf_free) struct kg_buf danger = {0};
-    put_danger(&danger, tool, looks);
+    put_danger(&danger, tool, at, looks);
     put_text(json, tool, "description");
     kg_json_named_node(json, "parameters_schema", kg_node_get(tool, "inputSchema"));
     kg_json_named_node(json, "annotations", kg_node_get(tool, "annotations"));
+    put_more(json, tool);
     kg_json_named_text(json, "danger", danger.length > 0 ? kg_buf_terminate(&danger) : NULL);
 }
 
@@ -315,12 +338,14 @@ static void put_words(struct kg_json_writer *json, const struct kg_node *tool,
 struct shown_tools {
     struct kg_json_writer *json;
     const struct host_plugin *plugin;
+    const struct kg_node *approved, *seen; /* NULL: there is no such list */
+    struct kg_map *befores, *nows;         /* the same by name */
     struct kg_map *looks;
 };
 
 /* now: what a changed one would be after a yes. */
-static void put_tool(struct shown_tools *shown, const struct kg_node *tool, const char *state,
-                     const struct kg_node *now_or_null)
+static void put_tool(const struct shown_tools *shown, const struct kg_node *tool, uint32_t at,
+                     const char *state, const struct kg_node *now_or_null)
 {
     struct kg_json_writer *json = shown->json;
     struct kg_str name = name_of(tool);
@@ -328,29 +353,38 @@ static void put_tool(struct shown_tools *shown, const struct kg_node *tool, cons
     kg_json_begin(json, '{');
     kg_json_named_str(json, "name", name);
     kg_json_named_text(json, "full_name", full);
-    put_words(json, tool, shown->looks);
+    put_words(json, tool, at, shown->looks);
     kg_json_named_text(json, "state", state);
     if (now_or_null != NULL) {
         kg_json_named_begin(json, "now", '{');
-        put_words(json, now_or_null, shown->looks);
+        put_words(json, now_or_null, (uint32_t)(now_or_null - shown->seen->items), shown->looks);
         kg_json_end(json, '}');
     }
     kg_json_end(json, '}');
 }
 
-static void put_approved(struct shown_tools *shown, const struct kg_node *tool,
-                         const struct kg_node *seen_list_or_null)
+static void put_approved(const struct shown_tools *shown, uint32_t at)
 {
-    const struct kg_node *seen = find_tool(seen_list_or_null, name_of(tool));
+    const struct kg_node *tool = &shown->approved->items[at];
+    const struct kg_node *seen = kg_map_get(shown->nows, name_of(tool));
     bool is_changed = seen != NULL && !kg_node_is_same(tool, seen);
     const char *state = "approved";
     if (kg_list_has(shown->plugin->tools->approved.off, name_of(tool)))
         state = "off";
     else if (is_changed)
         state = "changed";
-    else if (seen_list_or_null != NULL && seen == NULL)
+    else if (shown->seen != NULL && seen == NULL)
         state = "gone";
-    put_tool(shown, tool, state, is_changed ? seen : NULL);
+    put_tool(shown, tool, at, state, is_changed ? seen : NULL);
+}
+
+static void put_both(const struct shown_tools *shown)
+{
+    for (uint32_t i = 0; shown->approved != NULL && i < shown->approved->count; i++)
+        put_approved(shown, i);
+    for (uint32_t i = 0; shown->seen != NULL && i < shown->seen->count; i++)
+        if (kg_map_get(shown->befores, name_of(&shown->seen->items[i])) == NULL)
+            put_tool(shown, &shown->seen->items[i], i, "new", NULL);
 }
 
 static struct kg_doc *read_list(const struct kg_buf *list)
@@ -374,16 +408,18 @@ bool host_tools_put(struct host_named named, struct kg_json_writer *json)
         return false;
     kg_auto(kg_doc_cleanup) struct kg_doc *approved = read_list(&tools->approved.tools);
     kg_auto(kg_doc_cleanup) struct kg_doc *seen = read_list(&tools->seen);
-    struct shown_tools shown = {.json = json, .plugin = plugin, .looks = kg_map_new()};
-    add_looks(shown.looks, approved ? approved->root : NULL);
-    add_looks(shown.looks, seen ? seen->root : NULL);
-    for (uint32_t i = 0; approved != NULL && i < approved->root->count; i++)
-        put_approved(&shown, &approved->root->items[i], seen ? seen->root : NULL);
-    for (uint32_t i = 0; seen != NULL && i < seen->root->count; i++) {
-        const struct kg_node *tool = &seen->root->items[i];
-        if (find_tool(approved ? approved->root : NULL, name_of(tool)) == NULL)
-            put_tool(&shown, tool, "new", NULL);
-    }
+    struct shown_tools shown = {.json = json,
+                                .plugin = plugin,
+                                .approved = approved ? approved->root : NULL,
+                                .seen = seen ? seen->root : NULL,
+                                .looks = kg_map_new()};
+    shown.befores = by_name(shown.approved);
+    shown.nows = by_name(shown.seen);
+    add_looks(shown.looks, shown.approved);
+    add_looks(shown.looks, shown.seen);
+    put_both(&shown);
+    kg_map_free(shown.befores);
+    kg_map_free(shown.nows);
     kg_map_free(shown.looks);
     return true;
 }

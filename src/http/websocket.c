@@ -13,7 +13,6 @@
 #include <strings.h>
 #include <wslay/wslay.h>
 
-#define KEY_BYTES     16
 #define KEY_TEXT      24 /* of which the last two are padding */
 #define CONTROL_MAX   125
 #define REASON_MAX    (CONTROL_MAX - 2)

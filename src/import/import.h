@@ -40,7 +40,6 @@ enum import_kind {
     IMPORT_REMOTE,  /* a URL */
     IMPORT_NOT_YET, /* docker, uvx and the like: nothing here starts such */
     IMPORT_BAD,     /* it says nothing that could be started */
-    IMPORT_KIND_COUNT
 };
 extern const char *const import_kind_names[]; /* "npm", "program", "remote", "not-yet", "bad" */
 

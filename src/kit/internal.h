@@ -4,8 +4,11 @@
 
 #include "dialect/dialect.h"
 #include "helper/helper.h"
+#include "kit/observe.h"
 #include "kit/room.h"
 #include "storage/storage.h"
+
+#include <signal.h>
 
 /* -- the room ---------------------------------------------------------------------------------- */
 
@@ -30,10 +33,16 @@ struct kit_room {
     bool lost; /* the spawner is gone, and every process with it */
 };
 
+/* Around the making of a thread: Ctrl-C is for ours alone, which may wait for an answer then. */
+void kit_signals_keep(sigset_t *ret_before);
+void kit_signals_as(const sigset_t *before);
 /* The plan of the plugin's cage. */
 struct cage_plan *kit_room_plan(const struct kit_room *room, struct kg_err *err);
 /* Whether a cage could have this capability, besides those of the manifest. */
 int kit_room_check(const struct kit_room *room, const char *capability, struct kg_err *err);
+/* It has another manifest from now on, with the same name; cages that are there stay as they are.
+ */
+int kit_room_declare(struct kit_room *room, const struct manifest *manifest, struct kg_err *err);
 /* What is spoken with the plugin. */
 static inline const struct dialect *kit_dialect(const struct kit_room *room)
 {
@@ -46,6 +55,41 @@ struct storage *kit_room_storage(struct kit_room *room);
 /* Until done(data), for timeout_ms at most; false: it is not done. */
 bool kit_room_wait(struct kit_room *room, bool (*done)(void *data), void *data,
                    uint64_t timeout_ms);
+
+/* -- lines that a program would need, see propose.c ---------------------------------------------
+ */
+
+/* Owned. */
+char *kit_line_of_path(enum cage_act act, const char *path);
+char *kit_line_of_host(const char *host, uint16_t port);
+bool kit_line_covers(const struct capability *line, const struct cage_need *need);
+bool kit_holds_home(const char *path);
+bool kit_may_gather(const char *folder);
+
+/* -- our stdin, for one program after the other -------------------------------------------------
+ */
+
+struct kit_feed;
+/* keeps: each program is told all of it. NULL: there is no thread for it. */
+struct kit_feed *kit_feed_new(bool has_input, bool keeps);
+void kit_feed_to(struct kit_feed *feed, int fd); /* takes the fd, also without a feed */
+void kit_feed_free(struct kit_feed *feed);       /* takes NULL */
+
+/* -- somebody who is asked, see asking.c --------------------------------------------------------
+ */
+
+struct kit_asking;
+struct kit_asking *kit_asking_new(struct kit_room *room, kit_ask_fn *ask, void *data);
+void kit_asking_free(struct kit_asking *asking); /* takes NULL, as all do but the last */
+bool kit_asking_waits(const struct kit_asking *asking);
+/* Folders and files that were only looked at wait until nothing more is tried in them. */
+void kit_asking_settle(struct kit_asking *asking);
+void kit_asking_attempt(void *asking, const struct cage_attempt *attempt);
+/* waits: a connection is held at the gate. */
+void kit_asking_host(struct kit_asking *asking, const char *host, uint16_t port, bool waits);
+/* Adds what is not given to the list. True: what was given takes a new cage. */
+bool kit_asking_ask_all(struct kit_asking *asking, struct gate_cage *network_or_null,
+                        char ***refused);
 
 /* -- the seat: one process, with the daemon's own peer ----------------------------------------- */
 

@@ -1,20 +1,19 @@
 /*
- * One run that is watched. What comes on our stdin goes to the program from a thread of its own,
- * since a file cannot be polled; what it says is passed on as it comes. All that it tried is known
- * once its whole tree is gone.
+ * A program that is watched. What comes on our stdin goes to it, see feed.c; what it says is passed
+ * on as it comes. All that it tried is known once its whole tree is gone. Where somebody is asked,
+ * it may take several runs, each with a cage that has more: what counts is what the last one tried.
  */
 #include "kit/observe.h"
 
 #include "kit/internal.h"
 
 #include <errno.h>
-#include <poll.h>
-#include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <unistd.h>
 
 #define BUILD_MS    60000
+#define QUIET_MS    1000 /* after which what was only looked at is asked about */
 #define SHUTDOWN_MS 5000
 #define KILL_MS     10000
 #define HOSTS_MAX   500
@@ -24,6 +23,8 @@ struct observing {
     struct cage_child *child; /* NULL after its end */
     struct gate_cage *network;
     struct cage_attempts *attempts;
+    struct kit_feed *feed;
+    struct kit_asking *asking; /* NULL: nobody is asked */
     struct loop_fd out, err;
     int output_fd;
     bool spawned, over;
@@ -32,28 +33,6 @@ struct observing {
 };
 
 /* -- stdio ------------------------------------------------------------------------------------- */
-
-/* Ends with stdin, or when nobody reads any more. */
-static void *feed_input(void *data)
-{
-    int fd = (int)(intptr_t)data;
-    char bytes[65536];
-    ssize_t got;
-    while ((got = read(STDIN_FILENO, bytes, sizeof(bytes))) > 0)
-        for (ssize_t done = 0; done < got;) {
-            struct pollfd room = {.fd = fd, .events = POLLOUT};
-            ssize_t put = write(fd, bytes + done, (size_t)(got - done));
-            if (put < 0 && errno != EAGAIN && errno != EINTR) {
-                close(fd);
-                return NULL;
-            }
-            done += put > 0 ? put : 0;
-            if (put < 0)
-                poll(&room, 1, -1);
-        }
-    close(fd);
-    return NULL;
-}
 
 static bool pass_on(struct observing *observing, struct loop_fd *from, int to)
 {
@@ -99,15 +78,11 @@ static void end_output(struct observing *observing, struct loop_fd *end, int to)
 static void on_spawned(void *data, pid_t pid, int in_fd, int out_fd, int err_fd)
 {
     struct observing *observing = data;
-    pthread_t thread;
     (void)pid;
     observing->spawned = true;
     begin_output(observing, &observing->out, out_fd, on_output);
     begin_output(observing, &observing->err, err_fd, on_errors);
-    if (pthread_create(&thread, NULL, feed_input, (void *)(intptr_t)in_fd) == 0)
-        pthread_detach(thread); /* it may wait for a terminal for ever */
-    else
-        close(in_fd);
+    kit_feed_to(observing->feed, in_fd);
 }
 
 static void on_exited(void *data, const struct cage_exit *how, const char *error_or_null)
@@ -130,7 +105,8 @@ static void on_socket(void *data, uint32_t index, int fd)
 {
     struct observing *observing = data;
     if (index == CAGE_SOCKET_TRIED && observing->attempts == NULL)
-        observing->attempts = cage_attempts_new(observing->room->loop, fd, NULL, NULL);
+        observing->attempts =
+            cage_attempts_new(observing->room->loop, fd, kit_asking_attempt, observing->asking);
     else if (observing->network != NULL)
         gate_cage_take(observing->network, index, fd);
     else
@@ -158,17 +134,27 @@ static void add_host(struct kit_observed *observed, const char *host, uint16_t p
 static void on_network(void *data, const struct gate_event *event)
 {
     struct observing *observing = data;
-    if (event->kind == GATE_CONNECTED || event->kind == GATE_FAILED)
+    bool can_declare = event->declare != NULL && event->declare[0] != '\0';
+    const char *host = can_declare ? event->declare : event->host;
+    if (event->kind == GATE_CONNECTED || event->kind == GATE_FAILED) {
         add_host(observing->result, event->host, event->port, false, 1 + event->suppressed);
-    else if (event->kind == GATE_DENIED)
-        add_host(observing->result,
-                 event->declare != NULL && event->declare[0] != '\0' ? event->declare : event->host,
-                 event->port, true, 1 + event->suppressed);
+    } else if (event->kind == GATE_DENIED) {
+        add_host(observing->result, host, event->port, true, 1 + event->suppressed);
+        kit_asking_host(observing->asking, host, event->port, false);
+    } else if (event->kind == GATE_ASKED) {
+        kit_asking_host(observing->asking, event->host, event->port, true);
+    }
 }
 
 static bool is_over(void *data)
 {
     return ((const struct observing *)data)->over;
+}
+
+static bool is_over_or_asks(void *data)
+{
+    const struct observing *observing = data;
+    return observing->over || kit_asking_waits(observing->asking);
 }
 
 static bool is_spawned(void *data)
@@ -217,26 +203,74 @@ static int begin(struct observing *observing, struct kg_err *err)
     return observing->child != NULL ? 0 : -EINVAL;
 }
 
+/* Until it is over, its time is, or it takes a new cage: true. Time of who is asked is not its own.
+ */
+static bool watch_child(struct observing *observing, uint64_t for_ms)
+{
+    struct kit_room *room = observing->room;
+    uint64_t deadline_ms = kg_monotonic_ms() + (for_ms != 0 ? for_ms : UINT32_MAX);
+    bool anew = false;
+    kit_room_wait(room, is_spawned, observing, BUILD_MS);
+    while (!anew && !room->interrupted && !room->lost) {
+        uint64_t now_ms = kg_monotonic_ms();
+        uint64_t left_ms = deadline_ms > now_ms ? deadline_ms - now_ms : 0;
+        bool in_parts = observing->asking != NULL && left_ms > QUIET_MS;
+        kit_room_wait(room, is_over_or_asks, observing, in_parts ? QUIET_MS : left_ms);
+        if (!kit_asking_waits(observing->asking)) {
+            if (observing->over || !in_parts)
+                return false;
+            kit_asking_settle(observing->asking);
+            continue;
+        }
+        now_ms = kg_monotonic_ms();
+        anew =
+            kit_asking_ask_all(observing->asking, observing->network, &observing->result->refused);
+        deadline_ms += kg_monotonic_ms() - now_ms;
+    }
+    return anew && !room->interrupted && !room->lost;
+}
+
+/* One cage, from its beginning to its end; 1: another is to follow. */
+static int run_once(struct observing *observing, uint64_t for_ms, struct kg_err *err)
+{
+    observing->spawned = observing->over = false;
+    observing->out.fd = observing->err.fd = -1;
+    if (begin(observing, err) < 0)
+        return -EINVAL;
+    bool anew = watch_child(observing, for_ms);
+    end_child(observing);
+    /* What was tried last may be told at the end. */
+    kit_asking_settle(observing->asking);
+    if (!anew && kit_asking_waits(observing->asking) && !observing->room->lost)
+        anew = kit_asking_ask_all(observing->asking, NULL, &observing->result->refused);
+    if (anew && observing->error.code == KG_OK)
+        cage_attempts_free(kg_steal(&observing->attempts));
+    else
+        take_attempts(observing);
+    if (observing->error.code == KG_OK)
+        return anew;
+    *err = observing->error;
+    return -EINVAL;
+}
+
 int kit_observe(struct kit_room *room, const struct kit_observe_options *options,
                 struct kit_observed *ret_observed, struct kg_err *err)
 {
-    struct observing observing = {.room = room,
-                                  .out.fd = -1,
-                                  .err.fd = -1,
-                                  .output_fd = options->output_fd,
-                                  .result = ret_observed};
+    struct observing observing = {
+        .room = room, .output_fd = options->output_fd, .result = ret_observed};
     uint64_t start_ms = kg_monotonic_ms();
-    if (begin(&observing, err) < 0)
-        return -EINVAL;
-    kit_room_wait(room, is_spawned, &observing, BUILD_MS);
-    kit_room_wait(room, is_over, &observing, options->for_ms != 0 ? options->for_ms : UINT32_MAX);
-    end_child(&observing);
+    int result;
+    ret_observed->refused = kg_list_new(0);
+    observing.feed = kit_feed_new(options->has_input, options->ask != NULL);
+    if (options->ask != NULL)
+        observing.asking = kit_asking_new(room, options->ask, options->data);
+    do
+        result = run_once(&observing, options->for_ms, err);
+    while (result > 0);
+    kit_asking_free(observing.asking);
+    kit_feed_free(observing.feed);
     ret_observed->duration_ms = kg_monotonic_ms() - start_ms;
-    take_attempts(&observing);
-    if (observing.error.code == KG_OK)
-        return 0;
-    *err = observing.error;
-    return -EINVAL;
+    return result;
 }
 
 void kit_observed_free(struct kit_observed *observed)
@@ -247,6 +281,7 @@ void kit_observed_free(struct kit_observed *observed)
     }
     for (size_t i = 0; i < observed->host_count; i++)
         free(observed->hosts[i].host);
+    kg_list_free(observed->refused);
     free(observed->attempts);
     free(observed->hosts);
 }

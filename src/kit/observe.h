@@ -21,16 +21,29 @@ struct kit_observed {
     size_t attempt_count;
     struct kit_host *hosts; /* owned */
     size_t host_count;
+    char **refused; /* owned; lines that somebody was asked about, and did not give */
     struct cage_exit how;
     uint64_t duration_ms;
 };
 void kit_observed_free(struct kit_observed *observed); /* also for kg_auto */
 
+/*
+ * What it would be given is told as a line; the answer is the manifest with it, which lives until
+ * the next answer and as long as the room. NULL: it is not given.
+ */
+typedef const struct manifest *kit_ask_fn(void *data, const char *line);
+
 struct kit_observe_options {
     uint64_t for_ms; /* then it is ended; 0: it may go on */
     int output_fd;   /* where what it says goes; its stderr is ours */
+    bool has_input;  /* our stdin is its stdin */
+    kit_ask_fn *ask; /* NULL: nobody is asked. parts.asks of the room must be set */
+    void *data;
 };
-/* Runs it until it ends, is ended, or a signal comes. parts.observed of the room must be set. */
+/*
+ * Runs it until it ends, is ended, or a signal comes; again if what was given takes a new cage.
+ * parts.observed of the room must be set.
+ */
 int kit_observe(struct kit_room *room, const struct kit_observe_options *options,
                 struct kit_observed *ret_observed, struct kg_err *err);
 

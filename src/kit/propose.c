@@ -13,6 +13,7 @@
 
 #define GATHER_AT 3 /* so many of one folder become the folder */
 #define CALLS_MAX 80
+#define NOT_GIVEN "you were asked, and did not give it"
 
 /* What it wants of the host; may stand for several attempts. */
 struct want {
@@ -79,17 +80,17 @@ static void add_want(struct proposing *proposing, enum cage_act act, const char 
 
 /* -- gathering --------------------------------------------------------------------------------- */
 
-static bool holds_home(const char *path)
+bool kit_holds_home(const char *path)
 {
     const char *home = getenv("HOME");
     kg_auto(kg_free) char *real = home != NULL && home[0] == '/' ? cage_real_path(home) : NULL;
     return real != NULL && kg_path_within(real, path);
 }
 
-static bool may_gather(const char *folder)
+bool kit_may_gather(const char *folder)
 {
-    return strcmp(folder, "/") != 0 && cage_place_may_be_given(folder) && !holds_home(folder) &&
-           cage_noise_of(folder) == NULL;
+    return folder[0] != '\0' && strcmp(folder, "/") != 0 && cage_place_may_be_given(folder) &&
+           !kit_holds_home(folder) && cage_noise_of(folder) == NULL;
 }
 
 static size_t count_in(const struct proposing *proposing, enum cage_act act, const char *folder)
@@ -109,7 +110,7 @@ static bool gather_once(struct proposing *proposing)
     for (size_t i = 0; i < proposing->want_count; i++) {
         struct want *want = &proposing->wants[i];
         kg_auto(kg_free) char *folder = kg_path_folder(want->path);
-        if (want->gone || want->act == CAGE_ACT_RUN || !may_gather(folder) ||
+        if (want->gone || want->act == CAGE_ACT_RUN || !kit_may_gather(folder) ||
             count_in(proposing, want->act, folder) < GATHER_AT)
             continue;
         enum cage_act act = want->act;
@@ -148,11 +149,11 @@ static void drop_covered(struct proposing *proposing)
 
 /* -- lines ------------------------------------------------------------------------------------- */
 
-static char *line_of(const struct want *want)
+char *kit_line_of_path(enum cage_act act, const char *path)
 {
-    if (want->act != CAGE_ACT_RUN)
-        return kg_format("%s:fs:%s", want->act == CAGE_ACT_WRITE ? "write" : "read", want->path);
-    return kg_format("exec:%s:config:/", want->path);
+    if (act != CAGE_ACT_RUN)
+        return kg_format("%s:fs:%s", act == CAGE_ACT_WRITE ? "write" : "read", path);
+    return kg_format("exec:%s:config:/", path);
 }
 
 static void propose_line(struct proposing *proposing, const char *text, const char *calls,
@@ -174,8 +175,8 @@ static void refuse_wants(struct proposing *proposing)
         struct kg_err err = {0};
         if (want->gone)
             continue;
-        kg_auto(kg_free) char *line = line_of(want);
-        if (want->act != CAGE_ACT_RUN && holds_home(want->path))
+        kg_auto(kg_free) char *line = kit_line_of_path(want->act, want->path);
+        if (want->act != CAGE_ACT_RUN && kit_holds_home(want->path))
             kg_fail(&err, KG_E_REFUSED,
                     "a home as a whole is given to no plugin: name a folder in it");
         else if (kit_room_check(proposing->room, line, &err) == 0)
@@ -194,17 +195,18 @@ static void propose_wants(struct proposing *proposing)
     drop_covered(proposing);
     for (size_t i = 0; i < proposing->want_count; i++) {
         const struct want *want = &proposing->wants[i];
-        kg_auto(kg_free) char *line = line_of(want);
+        kg_auto(kg_free) char *line = kit_line_of_path(want->act, want->path);
         if (!want->gone)
             propose_line(proposing, line, want->calls, want->count);
     }
 }
 
 /* Whoever connects to this machine does so by any of its names. */
-static const char *name_of(const struct kit_host *host)
+char *kit_line_of_host(const char *host, uint16_t port)
 {
-    return strcmp(host->host, "127.0.0.1") == 0 || strcmp(host->host, "::1") == 0 ? "localhost"
-                                                                                  : host->host;
+    bool is_own = strcmp(host, "127.0.0.1") == 0 || strcmp(host, "::1") == 0;
+    const char *name = is_own ? "localhost" : host;
+    return kg_format(strchr(name, ':') ? "net:[%s]:%u" : "net:%s:%u", name, port);
 }
 
 static void propose_hosts(struct proposing *proposing, const struct kit_observed *observed)
@@ -218,11 +220,11 @@ static void propose_hosts(struct proposing *proposing, const struct kit_observed
                      "connect", host->count);
             continue;
         }
-        const char *name = name_of(host);
-        kg_auto(kg_free) char *line =
-            kg_format(strchr(name, ':') ? "net:[%s]:%u" : "net:%s:%u", name, host->port);
+        kg_auto(kg_free) char *line = kit_line_of_host(host->host, host->port);
         struct kg_err err = {0};
-        if (kit_room_check(proposing->room, line, &err) < 0)
+        if (kg_list_has(observed->refused, kg_str(line)))
+            add_left(proposing->out, host->host, NOT_GIVEN, "connect", host->count);
+        else if (kit_room_check(proposing->room, line, &err) < 0)
             add_left(proposing->out, host->host, err.message, "connect", host->count);
         else
             propose_line(proposing, line, "connect", host->count);
@@ -287,13 +289,41 @@ static void take_old(struct proposing *proposing, const struct kit_observed *obs
 
 /* -- the whole --------------------------------------------------------------------------------- */
 
-static void take_attempt(struct proposing *proposing, const struct cage_attempt *attempt)
+static bool is_refused(const struct kit_observed *observed, const struct cage_need *need)
+{
+    bool refused = false;
+    for (size_t i = 0; observed->refused[i] != NULL && !refused; i++) {
+        kg_auto(capability_free) struct capability line = {0};
+        refused = capability_parse(kg_str(observed->refused[i]), &line, NULL) == 0 &&
+                  kit_line_covers(&line, need);
+    }
+    return refused;
+}
+
+/* One who resolves a path looks at each folder on it. */
+static bool is_on_the_way(const struct kit_observed *observed, const struct cage_attempt *attempt)
+{
+    for (size_t i = 0; attempt->act == CAGE_ACT_LOOK && i < observed->attempt_count; i++) {
+        const struct cage_attempt *other = &observed->attempts[i];
+        if (other->act <= CAGE_ACT_RUN && strcmp(other->what, attempt->what) != 0 &&
+            kg_path_within(other->what, attempt->what))
+            return true;
+    }
+    return false;
+}
+
+static void take_attempt(struct proposing *proposing, const struct kit_observed *observed,
+                         const struct cage_attempt *attempt)
 {
     struct cage_need need;
     if (attempt->act == CAGE_ACT_OTHERS)
         proposing->out->others += attempt->count;
     if (!cage_need_of(attempt, &need))
         return;
+    if (need.left_out == NULL && is_refused(observed, &need))
+        need.left_out = NOT_GIVEN;
+    if (need.left_out == NULL && is_on_the_way(observed, attempt))
+        need.left_out = cage_on_the_way;
     if (need.left_out != NULL)
         add_left(proposing->out, attempt->what, need.left_out, attempt->call, attempt->count);
     else
@@ -312,7 +342,7 @@ void kit_propose(const struct kit_room *room, const struct kit_observed *observe
 {
     struct proposing proposing = {.room = room, .out = ret_proposal};
     for (size_t i = 0; i < observed->attempt_count; i++)
-        take_attempt(&proposing, &observed->attempts[i]);
+        take_attempt(&proposing, observed, &observed->attempts[i]);
     take_old(&proposing, observed);
     propose_wants(&proposing);
     propose_hosts(&proposing, observed);

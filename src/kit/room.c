@@ -109,6 +109,20 @@ static void make_settings(struct kit_room *room)
 
 /* -- waiting ----------------------------------------------------------------------------------- */
 
+void kit_signals_keep(sigset_t *ret_before)
+{
+    sigset_t ours;
+    sigemptyset(&ours);
+    for (size_t i = 0; i < KIT_SIGNALS; i++)
+        sigaddset(&ours, signals[i]);
+    pthread_sigmask(SIG_BLOCK, &ours, ret_before);
+}
+
+void kit_signals_as(const sigset_t *before)
+{
+    pthread_sigmask(SIG_SETMASK, before, NULL);
+}
+
 static void on_signal(uv_signal_t *handle, int number)
 {
     (void)number;
@@ -159,16 +173,26 @@ static void on_lost(void *data)
     room->lost = true;
 }
 
+/* All of a set, but for what the operator closed; borrowed. */
+static struct grants grants_of(const struct kit_room *room, const struct capability_set *set)
+{
+    struct grants grants = {.set = *set, .declared = set->count};
+    if (room->parts.closed != NULL)
+        grants.closed = *room->parts.closed;
+    return grants;
+}
+
 /* tried: what it would have, for a plan that is only tried; NULL: what its manifest declares. */
 static struct cage_plan *make_plan(const struct kit_room *room, const struct grants *tried,
                                    struct kg_err *err)
 {
     const struct kit_room_parts *parts = &room->parts;
+    const struct grants declared = grants_of(room, &parts->manifest->capability_set);
     kg_auto(kg_free) char *project_file = kg_format("%s/.kaged/project.yaml", room->project);
     const char *project_root = kit_room_project_root(room);
     const struct host_cage_parts cage = {
         .manifest = parts->manifest,
-        .grants = tried,
+        .grants = tried != NULL ? tried : &declared,
         .dir = room->dir,
         .plugins_dir = room->paths.plugins_dir,
         .config = parts->config,
@@ -182,8 +206,15 @@ static struct cage_plan *make_plan(const struct kit_room *room, const struct gra
         .unguarded = tried != NULL,
         .make_folders = tried == NULL,
         .observed = parts->observed,
+        .asks = parts->asks && tried == NULL,
     };
     return host_cage_plan(&cage, err);
+}
+
+int kit_room_declare(struct kit_room *room, const struct manifest *manifest, struct kg_err *err)
+{
+    room->parts.manifest = manifest;
+    return make_places(room, err);
 }
 
 struct cage_plan *kit_room_plan(const struct kit_room *room, struct kg_err *err)
@@ -201,7 +232,8 @@ int kit_room_check(const struct kit_room *room, const char *capability, struct k
     struct capability *items = kg_alloc_array(had->count + 1, sizeof(*items));
     memcpy(items, had->items, had->count * sizeof(*items));
     items[had->count] = line;
-    const struct grants more = {.set = {items, had->count + 1}, .declared = had->count + 1};
+    const struct capability_set set = {items, had->count + 1};
+    const struct grants more = grants_of(room, &set);
     struct cage_plan *plan = make_plan(room, &more, err);
     cage_plan_free(plan);
     free(items);
@@ -221,7 +253,10 @@ static int open_network(struct kit_room *room, struct kg_err *err)
     int result = cage_spawner_attach(room->spawner, room->loop, on_lost, room, err);
     if (result < 0)
         return result;
+    sigset_t before;
+    kit_signals_keep(&before);
     room->gate = gate_new(room->loop, &limits, err);
+    kit_signals_as(&before);
     return room->gate != NULL ? 0 : -EINVAL;
 }
 

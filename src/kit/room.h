@@ -15,8 +15,10 @@ struct kit_room_parts {
     const struct manifest *manifest; /* its capabilities count as approved */
     const char *dir;                 /* the plugin's folder */
     const struct config *config;
-    const struct config_paths *paths; /* the operator's: no capability may reach there */
-    bool observed;                    /* its cages are watched, see observe.h */
+    const struct config_paths *paths;    /* the operator's: no capability may reach there */
+    const struct capability_set *closed; /* the operator's, also below a line; NULL: none */
+    bool observed;                       /* its cages are watched, see observe.h */
+    bool asks;                           /* and somebody is asked about hosts */
 };
 
 struct kit_room;

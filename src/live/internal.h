@@ -588,7 +588,6 @@ struct turn_answer {
     size_t call_count, call_bytes;
 };
 void turn_answer_clear(struct turn_answer *answer);
-void turn_answer_cut(struct turn_answer *answer, size_t count); /* to so many calls */
 /* KG_E_TOO_LARGE: it says more than a model may. */
 int turn_answer_add_text(struct turn_answer *answer, struct kg_str text, struct kg_err *err);
 int turn_answer_add_thought(struct turn_answer *answer, struct kg_str text, struct kg_err *err);

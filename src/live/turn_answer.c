@@ -22,16 +22,11 @@ static void call_clear(struct turn_call *call)
     kg_buf_free(&call->content);
 }
 
-void turn_answer_cut(struct turn_answer *answer, size_t count)
-{
-    while (answer->call_count > count)
-        call_clear(&answer->calls[--answer->call_count]);
-}
-
 void turn_answer_clear(struct turn_answer *answer)
 {
     kg_buf_free(&answer->text);
-    turn_answer_cut(answer, 0);
+    while (answer->call_count > 0)
+        call_clear(&answer->calls[--answer->call_count]);
     free(answer->calls);
     *answer = (struct turn_answer){0};
 }

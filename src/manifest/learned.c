@@ -7,7 +7,6 @@
 
 #include <stdio.h>
 
-#define TOOLS_MAX     1024
 #define TOOL_NAME_MAX 128
 
 static const struct kg_problem_row unusable = {"tool_unusable", KG_SEVERITY_WARNING,
@@ -74,9 +73,13 @@ void manifest_learn_tools(struct manifest *manifest, struct kg_str tools,
     if (manifest->tools_doc == NULL || manifest->tools_doc->root->type != KG_ARRAY)
         return;
     const struct kg_node *list = manifest->tools_doc->root;
-    size_t count = list->count < TOOLS_MAX ? list->count : TOOLS_MAX;
+    size_t count = list->count < MANIFEST_LEARNED_MAX ? list->count : MANIFEST_LEARNED_MAX;
     manifest->tools =
         kg_realloc(manifest->tools, (count + 1) * sizeof(*manifest->tools)); /* it had none */
+    if (count < list->count)
+        kg_problems_add(problems, &unusable, 0, 0, NULL,
+                        "%u tools are left out: of one server the first %d are offered",
+                        list->count - MANIFEST_LEARNED_MAX, MANIFEST_LEARNED_MAX);
     for (size_t i = 0; i < count; i++) {
         struct manifest_tool *tool = &manifest->tools[manifest->tool_count];
         const char *wrong = take_tool(manifest, &list->items[i], tool, &err);

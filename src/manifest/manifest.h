@@ -131,6 +131,7 @@ struct manifest *manifest_load(const char *dir, struct kg_problems *problems);
  * The tools of an MCP server that the operator approved, as it listed them: a JSON list. One that
  * cannot be used is left out with a warning among the problems. Before anybody else has it.
  */
+#define MANIFEST_LEARNED_MAX 1024 /* of what a server lists, the first are offered */
 void manifest_learn_tools(struct manifest *manifest, struct kg_str tools,
                           struct kg_problems *problems);
 /* 1 to 128 of [A-Za-z0-9_.-]. */

@@ -105,7 +105,8 @@ void mcp_call_answer(struct mcp_call *call, struct kg_str result)
     say_last(call, 200, kg_buf_view(&message));
 }
 
-void mcp_call_refuse(struct mcp_call *call, int code, const char *message, struct kg_str data)
+static void mcp_call_refuse(struct mcp_call *call, int code, const char *message,
+                            struct kg_str data)
 {
     kg_auto(kg_buf_free) struct kg_buf text = {0};
     mcp_put_error(&text, call->id, code, message, data);

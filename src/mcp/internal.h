@@ -166,7 +166,7 @@ struct mcp {
     struct kg_map *by_id;      /* sessions */
     struct kg_map *profiles;   /* owned, like its values; see profiles.c */
     struct kg_map *marks;      /* owned; the values only say which */
-    struct kg_map *prompts;    /* owned, like its values; see offers.c */
+    struct kg_map *prompts;    /* owned; a map of names for each plugin; see offers.c */
     struct mcp_index *indexes; /* owned; see search.c */
     struct mcp_client *clients;
     struct mcp_exchange *exchanges; /* that wait for something, or carry a stream */
@@ -211,7 +211,8 @@ void mcp_stream_free(struct mcp_stream *stream); /* nobody carries it */
 bool mcp_streams_have_room(const struct mcp *mcp);
 /* Begins to carry it, with what came after the event of that sequence. */
 void mcp_stream_carry(struct mcp_stream *stream, struct mcp_exchange *exchange, uint64_t after);
-/* It is carried no more; events stay. */
+/* It is carried no more: by another at once, or by nobody, who may not want it kept. */
+void mcp_stream_leave(struct mcp_stream *stream);
 void mcp_stream_let_go(struct mcp_stream *stream);
 void mcp_stream_put(struct mcp_stream *stream, struct kg_str message);
 void mcp_stream_end(struct mcp_stream *stream);     /* after what was put last */
@@ -250,6 +251,8 @@ struct mcp_tool {
 /* KG_OK and the tool, or why there is none of that name. */
 int mcp_tool_find(const struct mcp_scope *scope, struct kg_str name, struct mcp_tool *ret_tool,
                   struct kg_err *err);
+/* The plugin that a name at the door of all begins with; empty: none. */
+struct kg_str mcp_plugin_in(struct kg_str name);
 void mcp_tool_put_name(const struct mcp_scope *scope, const struct mcp_tool *tool,
                        struct kg_buf *out);
 void mcp_tool_put(const struct mcp_scope *scope, const struct mcp_tool *tool,
@@ -303,7 +306,6 @@ const char *mcp_call_refusal(const struct mcp_exchange *exchange);
 /* Each answers it, and it is over: with a result, with an error of ours or of the plugin's. */
 void mcp_call_answer(struct mcp_call *call, struct kg_str result);
 void mcp_call_fail(struct mcp_call *call, const struct kg_err *err);
-void mcp_call_refuse(struct mcp_call *call, int code, const char *message, struct kg_str data);
 void mcp_call_pass_error(struct mcp_call *call, int64_t code, struct kg_str error);
 peer_progress_fn mcp_call_progress;
 /* The token of a request as it was written; empty: it has none. */

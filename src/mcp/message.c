@@ -234,7 +234,7 @@ static void take_cancelled(struct mcp_client *client, struct kg_str params)
         kg_json_member(params, "requestId", &id) ? mcp_call_find(client, id) : NULL;
     if (call == NULL)
         return;
-    struct mcp_exchange *exchange = call->exchange;
+    struct mcp_exchange *exchange = call->stream ? call->stream->exchange : call->exchange;
     mcp_call_cancel(call);
     if (exchange != NULL && exchange->stream != NULL)
         mcp_exchange_end(exchange);
@@ -552,6 +552,7 @@ static void carry(struct mcp_exchange *exchange, struct mcp_stream *stream, uint
         if (before->call != NULL)
             before->call->exchange = NULL;
         before->call = NULL;
+        mcp_stream_leave(stream);
         mcp_exchange_end(before);
     }
     mcp_exchange_keep(exchange);

@@ -9,7 +9,8 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#define PROMPTS_MAX 4096 /* whose names are remembered */
+#define PROMPTS_MAX      8192 /* of one plugin, whose names are remembered */
+#define PROMPT_MAX_BYTES 512
 
 /* What of an answer names something: the list, and the key in each of its items. */
 static const struct {
@@ -69,41 +70,90 @@ static char **running_servers(const struct mcp_scope *scope, enum host_offer wha
 
 /* -- names at the door of all ------------------------------------------------------------------ */
 
-/* What a name there means, remembered when it was listed. */
-struct prompt_name {
-    char *plugin, *name; /* owned */
-};
-
-static void prompt_free(struct prompt_name *prompt)
+/*
+ * Most names tell by themselves what they mean. One that had to be cut or changed is remembered
+ * when it is listed, with those of its plugin: none can fill the memory of others.
+ */
+static void names_free(struct kg_map *names)
 {
-    free(prompt->plugin);
-    free(prompt->name);
-    free(prompt);
+    struct kg_str outer;
+    void *name;
+    for (size_t at = 0; kg_map_next(names, &at, &outer, &name);)
+        free(name);
+    kg_map_free(names);
 }
 
 void mcp_offers_close(struct mcp *mcp)
 {
-    struct kg_str key;
-    void *prompt;
-    for (size_t at = 0; kg_map_next(mcp->prompts, &at, &key, &prompt);)
-        prompt_free(prompt);
+    struct kg_str plugin;
+    void *names;
+    for (size_t at = 0; kg_map_next(mcp->prompts, &at, &plugin, &names);)
+        names_free(names);
     kg_map_free(mcp->prompts);
+}
+
+static void put_full_name(struct kg_str plugin, struct kg_str name, struct kg_buf *out)
+{
+    kg_auto(kg_buf_free) struct kg_buf full = {0};
+    kg_buf_str(&full, plugin);
+    kg_buf_char(&full, '.');
+    kg_buf_str(&full, name);
+    manifest_model_name_put(kg_buf_view(&full), out);
+}
+
+/* Whether the name at the door of all is PLUGIN__NAME as it was written. */
+static bool tells_itself(struct kg_str outer, struct kg_str *ret_plugin, struct kg_str *ret_name)
+{
+    kg_auto(kg_buf_free) struct kg_buf again = {0};
+    *ret_plugin = mcp_plugin_in(outer);
+    if (ret_plugin->length == 0)
+        return false;
+    *ret_name = kg_str_from(outer, ret_plugin->length + 2);
+    put_full_name(*ret_plugin, *ret_name, &again);
+    return kg_str_equal(kg_buf_view(&again), outer);
+}
+
+/* The oldest of a plugin that lists ever others are forgotten. */
+static void remember(struct mcp *mcp, const char *plugin, struct kg_str outer, struct kg_str name)
+{
+    struct kg_map *names = kg_map_get(mcp->prompts, kg_str(plugin));
+    if (names != NULL && kg_map_get(names, outer) != NULL)
+        return;
+    if (names != NULL && kg_map_count(names) >= PROMPTS_MAX) {
+        kg_map_remove(mcp->prompts, kg_str(plugin));
+        names_free(kg_steal(&names));
+    }
+    if (names == NULL) {
+        names = kg_map_new();
+        kg_map_set(mcp->prompts, kg_str(plugin), names);
+    }
+    kg_map_set(names, outer, kg_str_dup(name));
 }
 
 static void put_prompt_name(struct mcp *mcp, const char *plugin, struct kg_str name,
                             struct kg_buf *out)
 {
-    kg_auto(kg_buf_free) struct kg_buf full = {0};
-    kg_buf_printf(&full, "%s.", plugin);
-    kg_buf_str(&full, name);
-    manifest_model_name_put(kg_buf_view(&full), out);
-    if (kg_map_get(mcp->prompts, kg_buf_view(out)) != NULL ||
-        kg_map_count(mcp->prompts) >= PROMPTS_MAX)
-        return;
-    struct prompt_name *prompt = kg_alloc(sizeof(*prompt));
-    prompt->plugin = kg_strdup(plugin);
-    prompt->name = kg_str_dup(name);
-    kg_map_set(mcp->prompts, kg_buf_view(out), prompt);
+    struct kg_str own_plugin, own_name;
+    put_full_name(kg_str(plugin), name, out);
+    bool is_plain =
+        tells_itself(kg_buf_view(out), &own_plugin, &own_name) && kg_str_equal(own_name, name);
+    if (!is_plain && name.length <= PROMPT_MAX_BYTES)
+        remember(mcp, plugin, kg_buf_view(out), name);
+}
+
+/* False: it can be nobody's. */
+static bool find_prompt(struct mcp *mcp, struct kg_str outer, struct kg_str *ret_plugin,
+                        struct kg_str *ret_name)
+{
+    void *names;
+    for (size_t at = 0; kg_map_next(mcp->prompts, &at, ret_plugin, &names);) {
+        const char *name = kg_map_get(names, outer);
+        if (name == NULL)
+            continue;
+        *ret_name = kg_str(name);
+        return true;
+    }
+    return tells_itself(outer, ret_plugin, ret_name);
 }
 
 static void put_outer(struct mcp *mcp, enum host_offer what, const char *plugin, struct kg_str name,
@@ -183,13 +233,8 @@ static void put_params(struct kg_json_writer *json, const struct kg_node *params
 static int find_inner(struct mcp *mcp, struct kg_str outer, bool is_prompt,
                       struct kg_str *ret_plugin, struct kg_str *ret_name, struct kg_err *err)
 {
-    const struct prompt_name *prompt = is_prompt ? kg_map_get(mcp->prompts, outer) : NULL;
-    if (prompt != NULL) {
-        *ret_plugin = kg_str(prompt->plugin);
-        *ret_name = kg_str(prompt->name);
-        return 0;
-    }
-    if (!is_prompt && mcp_resource_split(outer, ret_plugin, ret_name))
+    if (is_prompt ? find_prompt(mcp, outer, ret_plugin, ret_name)
+                  : mcp_resource_split(outer, ret_plugin, ret_name))
         return 0;
     kg_fail(err, KG_E_INVALID_PARAMS, "there is no %s \"%.*s\"", is_prompt ? "prompt" : "resource",
             KG_STR_CUT(outer, 200));

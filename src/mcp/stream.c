@@ -187,11 +187,16 @@ void mcp_stream_carry(struct mcp_stream *stream, struct mcp_exchange *exchange, 
     mcp_stream_flush(stream);
 }
 
-void mcp_stream_let_go(struct mcp_stream *stream)
+void mcp_stream_leave(struct mcp_stream *stream)
 {
     stream->exchange->stream = NULL;
     stream->exchange = NULL;
     stream->mcp->stream_count--;
+}
+
+void mcp_stream_let_go(struct mcp_stream *stream)
+{
+    mcp_stream_leave(stream);
     if (stream->client == NULL)
         mcp_stream_free(stream);
     else

@@ -152,7 +152,7 @@ static bool compare_name(void *data, const struct mcp_tool *tool)
 }
 
 /* No name of a plugin has "__" in it: what is before it is one, unless the whole was cut. */
-static struct kg_str plugin_in(struct kg_str name)
+struct kg_str mcp_plugin_in(struct kg_str name)
 {
     for (size_t i = 0; i + 1 < name.length; i++)
         if (name.data[i] == '_' && name.data[i + 1] == '_')
@@ -164,7 +164,7 @@ int mcp_tool_find(const struct mcp_scope *scope, struct kg_str name, struct mcp_
                   struct kg_err *err)
 {
     struct search search = {.scope = scope, .name = name};
-    struct kg_str plugin = scope->plugin.length > 0 ? scope->plugin : plugin_in(name);
+    struct kg_str plugin = scope->plugin.length > 0 ? scope->plugin : mcp_plugin_in(name);
     if (plugin.length > 0)
         walk(scope, plugin, compare_name, &search);
     if (search.found.declared == NULL && scope->plugin.length == 0)

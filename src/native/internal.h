@@ -137,8 +137,6 @@ void native_run_stop(struct native_plugin *plugin); /* on its thread, like all o
 /* On the loop, from its thread: it is loaded, or failed; and it has ended. */
 void native_on_loaded(struct native_plugin *plugin);
 void native_on_ended(struct native_plugin *plugin);
-/* Posts to the loop if that still listens: then the message is the loop's. */
-bool native_post(struct native_plugin *plugin, struct loop_message *message);
 /* Ends its thread once it has done what waits; nothing more is taken from it. */
 void native_plugin_end(struct native_plugin *plugin);
 /* Nothing of it is heard from now on; joins its thread, or leaves it behind. */

@@ -281,7 +281,8 @@ static void on_news(struct loop_message *message)
     free(news);
 }
 
-bool native_post(struct native_plugin *plugin, struct loop_message *message)
+/* Posts to the loop if that still listens: then the message is the loop's. */
+static bool native_post(struct native_plugin *plugin, struct loop_message *message)
 {
     uv_mutex_lock(&plugin->lock);
     bool is_open = plugin->loop != NULL;

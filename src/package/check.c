@@ -31,6 +31,18 @@ static int check_package_tools(const struct kg_node *tools, struct kg_err *err)
     return 0;
 }
 
+/* Values go by key, so there is one of each. */
+static int check_package_settings(const struct kg_node *settings, struct kg_err *err)
+{
+    for (uint32_t i = 0; i < settings->count; i++)
+        for (uint32_t k = 0; k < i; k++)
+            if (kg_str_equal(kg_node_text(&settings->items[i], "key"),
+                             kg_node_text(&settings->items[k], "key")))
+                return kg_fail(err, KG_E_INVALID_SOURCE, "there are two settings %.*s",
+                               KG_STR_CUT(kg_node_text(&settings->items[i], "key"), 128));
+    return 0;
+}
+
 int package_check(const struct kg_node *package, struct kg_err *err)
 {
     kg_auto(kg_problems_free) struct kg_problems problems = {0};
@@ -38,7 +50,8 @@ int package_check(const struct kg_node *package, struct kg_err *err)
     if (problems.errors > 0)
         return kg_fail(err, KG_E_INVALID_SOURCE, "what the package says of itself: %s",
                        problems.items[0].message);
-    if (check_package_tools(kg_node_list(package, "tools"), err) == 0)
+    if (check_package_tools(kg_node_list(package, "tools"), err) == 0 &&
+        check_package_settings(kg_node_list(package, "settings_schema"), err) == 0)
         return 0;
     err->code = KG_E_INVALID_SOURCE;
     return -1;

@@ -11,6 +11,7 @@ struct need {
     const char *package;
     const char *version, *source; /* NULL if nothing is asked for */
     bool is_needed;
+    bool is_apart; /* the project is active without it */
     enum consent_kind kind;
 };
 
@@ -33,6 +34,15 @@ static bool is_off(const struct projects_entry *project, const char *plugin)
            !host_is_enabled(host, own);
 }
 
+/* A client may be started in any folder: a yes to the plugin is none to reach into each of them. */
+static bool waits_for_yes(const struct projects_entry *project, const char *name)
+{
+    kg_auto(kg_free) char *own = kg_format("%s@%s", name, project->id);
+    const struct host_plugin *plugin = host_plugin_find(project->host, kg_str(name));
+    return project->source->asks_for_reach && plugin != NULL &&
+           host_plugin_reaches_projects(plugin) && !host_is_enabled(project->host, own);
+}
+
 bool project_may_use(const struct projects_entry *project, const struct project_use *use)
 {
     struct host *host = project->host;
@@ -42,7 +52,8 @@ bool project_may_use(const struct projects_entry *project, const struct project_
     struct host_named named = {.plugin = host_plugin_find(host, kg_str(name))};
     if (project_package_find(project->packages, name) != NULL)
         return true; /* who keeps the project has seen to that */
-    bool active = (local != NULL && local->local && !is_off(project, name)) ||
+    bool active = (local != NULL && local->local && !is_off(project, name) &&
+                   !waits_for_yes(project, name)) ||
                   (named.plugin != NULL && host_status(named).is_dev);
     return active || (host_consents(host) != NULL &&
                       consent_is_active(host_consents(host), project->id, name));
@@ -72,6 +83,7 @@ static void add_use(const struct projects_entry *project, const struct project_u
         need->source = use->source;
     } else if (!must_fetch && needs->count > known && !project_may_use(project, use)) {
         need->is_needed = true;
+        need->is_apart = waits_for_yes(project, manifest_name_in(use->package));
         need->kind = CONSENT_ACTIVATE;
     }
 }
@@ -165,14 +177,15 @@ static void set_pending(struct projects_entry *project, char *reason)
 
 void project_ask_consents(struct projects_entry *project, bool again, const char *operator_id)
 {
-    kg_auto(kg_buf_free) struct kg_buf reason = {0};
+    kg_auto(kg_buf_free) struct kg_buf reason = {0}, apart = {0};
     if (host_consents(project->host) == NULL)
         return; /* the daemon stops */
     kg_auto(needs_free) struct needs needs = collect(project);
     forget_others(project, &needs);
     for (size_t i = 0; i < needs.count; i++)
         if (needs.items[i].is_needed)
-            raise_one(project, &needs.items[i], again, operator_id, &reason);
+            raise_one(project, &needs.items[i], again, operator_id,
+                      needs.items[i].is_apart ? &apart : &reason);
     if (reason.length == 0) {
         set_active(project);
         return;

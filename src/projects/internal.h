@@ -32,6 +32,7 @@ struct project_source {
     bool has_file;        /* that can be edited */
     bool has_root;        /* and is known to kaged.db; one without is loaded anew by its owner */
     bool follows_choices; /* it is another one when the operator enables or disables a plugin */
+    bool asks_for_reach;  /* nobody declared a plugin for it: who reaches into it needs a yes */
     int (*locate)(const char *path, struct project_location *ret_location, struct kg_err *err);
     struct project *(*read)(struct project_load *load); /* on the worker; NULL: see its problems */
     void (*watch)(

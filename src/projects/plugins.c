@@ -318,13 +318,17 @@ static bool wants_script(const struct projects *projects, const char *plugin,
     return false;
 }
 
+/* Nobody enters a project for tools that nobody knows: where it may run, their server lists them.
+ */
 bool projects_want(const struct projects *projects, const char *plugin,
                    const struct host_whom *whom)
 {
+    const struct host_plugin *known = host_plugin_find(projects->host, kg_str(plugin));
+    bool lists = known != NULL && host_tools_are_unknown(known);
     if (wants_script(projects, plugin, whom))
         return true;
     for (size_t i = 0; i < projects->count; i++)
-        if (projects->items[i]->entered && served_by(projects->items[i], plugin, whom))
+        if ((lists || projects->items[i]->entered) && served_by(projects->items[i], plugin, whom))
             return true;
     return false;
 }

@@ -102,6 +102,7 @@ const struct project_source project_folder_source = {
     .name = "folder",
     .has_root = true,
     .follows_choices = true,
+    .asks_for_reach = true,
     .locate = project_locate_folder,
     .read = read_folder,
 };

@@ -293,6 +293,18 @@ static int send_to_script(struct projects_tool_call *call, struct host_process *
     return call->sent != NULL ? 0 : -EINVAL;
 }
 
+/* Why there is none. */
+static int explain_process(const struct projects_entry *project, const struct project_use *use,
+                           struct kg_err *err)
+{
+    if (project_may_use(project, use))
+        return kg_fail(err, KG_E_PLUGIN_DOWN, "plugin %s has no process for the project %s",
+                       use->plugin->name, project->id);
+    kg_fail(err, KG_E_PLUGIN_DOWN, "plugin %s may not be used in the project %s yet",
+            use->plugin->name, project->id);
+    return kg_hint(err, "kaged project consent shows what it asks for");
+}
+
 static int try_call(struct projects_tool_call *call, struct kg_err *err)
 {
     struct project_place place;
@@ -310,8 +322,7 @@ static int try_call(struct projects_tool_call *call, struct kg_err *err)
     call->plugin = kg_strdup(use->plugin->name);
     struct host_process *process = project_process(place.project, use, call->asker->session_id);
     if (process == NULL)
-        return kg_fail(err, KG_E_PLUGIN_DOWN, "plugin %s has no process for the project %s",
-                       call->plugin, call->asker->project_id);
+        return explain_process(place.project, use, err);
     host_process_use(process);
     if (host_process_is_starting(process))
         return wait_for_start(call, process, err);

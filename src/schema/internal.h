@@ -282,7 +282,7 @@ struct schema_object {
     uint32_t required_count;
     uint32_t additional; /* or SCHEMA_NONE */
     uint32_t pattern_count;
-    struct schema_pattern_property {
+    struct {
         const struct schema_pattern *pattern;
         uint32_t target;
     } * patterns;

@@ -181,7 +181,7 @@ static int take_new(struct reading *reading, const struct message *message)
     if (role == KG_COUNT(roles))
         return invalid(reading, "a new message's role is system, user or assistant");
     if (!is_new_kind(message->kind))
-        return invalid(reading, "a new message is neither a tool call nor its result");
+        return invalid(reading, "a new message must not be a tool call or the result of one");
     if (!decode(message->content, &text))
         return invalid(reading, "a new message's content is a string");
     if (reading->additions.count == SESSION_NEW_MAX)

@@ -7,7 +7,8 @@
  *   store_fetch -> cage runs -> on_run_done -> worker: take out, check, hash -> on_done
  *                                        \-> worker: remove all             -> on_done(error)
  *
- * Before a package of npm is fetched, another cage tells how npm is set: on_looked.
+ * Before a package of npm is fetched, another cage tells how npm is set: on_looked. Where one of
+ * the catalog is, its keeper tells: on_object.
  */
 #include "store/fetch.h"
 #include "helper/helper.h"
@@ -397,6 +398,26 @@ static int begin_look(struct store_fetch *fetch, struct kg_err *err)
     return result;
 }
 
+/* From now on the place is that of the archive. */
+static void on_object(void *data, const char *path_or_null, const struct kg_err *err_or_null)
+{
+    struct store_fetch *fetch = data;
+    kg_replace(&fetch->source.place, path_or_null);
+    if (!run_is_over(fetch, err_or_null) || begin_unpack(fetch, &fetch->error) < 0)
+        finish_run(fetch);
+}
+
+static int begin_object(struct store *store, struct store_fetch *fetch, struct kg_err *err)
+{
+    if (store->catalog_find == NULL) {
+        kg_fail(err, KG_E_NO_DAEMON, "the daemon has the catalog, and does not run");
+        return kg_hint(err, "kaged start");
+    }
+    store->catalog_find(store->catalog_data, fetch->source.place, fetch->source.version, on_object,
+                        fetch);
+    return 0;
+}
+
 static int begin(struct store *store, struct store_fetch *fetch, struct kg_err *err)
 {
     int result = store_quarantine_new(store, &fetch->quarantine, err);
@@ -409,6 +430,8 @@ static int begin(struct store *store, struct store_fetch *fetch, struct kg_err *
         begin_job(fetch);
         return 0;
     }
+    if (fetch->source.kind == STORE_CATALOG)
+        return begin_object(store, fetch, err);
     bool uses_npm = fetch->source.kind == STORE_NPM || fetch->source.packages;
     return uses_npm ? begin_look(fetch, err) : begin_unpack(fetch, err);
 }

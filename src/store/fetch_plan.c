@@ -24,6 +24,8 @@ static const char *format_of(const struct store_source *source)
 {
     if (source->kind == STORE_ARCHIVE)
         return source_archive_format(source->place);
+    if (source->kind == STORE_CATALOG)
+        return "zip";
     return store_source_kind_names[source->kind];
 }
 

@@ -21,6 +21,8 @@ struct store {
     size_t fetches; /* that are not over */
     void (*on_idle)(void *data);
     void *on_idle_data;
+    store_catalog_fn *catalog_find; /* or NULL */
+    void *catalog_data;
     void (*on_wait)(void *data);
     void *on_wait_data;
     struct local *local; /* owned; what local.toml said when it was as in local_seen */

@@ -117,7 +117,7 @@ static int add_manifest(struct walk *walk)
     kg_auto(kg_free) char *own = kg_path_join(pack->dir, BUNDLE_FILE);
     kg_auto(kg_buf_free) struct kg_buf json = {0};
     walk->packed->has_own = access(own, F_OK) == 0;
-    if (!pack->manifest->is_mcp || walk->packed->has_own)
+    if (pack->manifest == NULL || !pack->manifest->is_mcp || walk->packed->has_own)
         return 0;
     int result = pack_put_json(pack->manifest, &json, &walk->packed->remarks, walk->err);
     if (result < 0)
@@ -153,7 +153,7 @@ int store_pack(const struct store_pack *pack, struct store_packed *ret_packed, s
     int result = write_zip(&walk);
     pack_zip_free(walk.zip);
     if (result < 0) {
-        kg_wrap(err, 0, "pack %s", pack->manifest->name);
+        kg_wrap(err, 0, "pack %s", pack->manifest ? pack->manifest->name : pack->dir);
         unlink(pack->file);
     }
     return result;

@@ -9,9 +9,9 @@
 #include "store/store.h"
 
 struct store_pack {
-    const char *dir; /* of the plugin */
-    const struct manifest *manifest;
-    const char *file; /* that is written; it must not be there */
+    const char *dir;                 /* of the plugin */
+    const struct manifest *manifest; /* NULL: a package of the catalog, taken as it is */
+    const char *file;                /* that is written; it must not be there */
     struct store_limits limits;
 };
 

@@ -16,12 +16,14 @@
 #define VERSION_BYTES_MAX 128
 #define PACKAGE_BYTES_MAX 214 /* as npm has it */
 #define NPM               "npm:"
+#define CATALOG           "catalog:"
 #define PROGRAM           "program:"
 #define REMOTE            "mcp+"
 
 const char *const store_source_kind_names[] = {
-    [STORE_FOLDER] = "folder", [STORE_ARCHIVE] = "archive", [STORE_GIT] = "git",
-    [STORE_NPM] = "npm",       [STORE_PROGRAM] = "program", [STORE_REMOTE] = "remote",
+    [STORE_FOLDER] = "folder",   [STORE_ARCHIVE] = "archive", [STORE_GIT] = "git",
+    [STORE_NPM] = "npm",         [STORE_PROGRAM] = "program", [STORE_REMOTE] = "remote",
+    [STORE_CATALOG] = "catalog",
 };
 
 /* How an archive is called, and what kaged-unpack calls its format. */
@@ -253,6 +255,38 @@ static int parse_npm(const char *text, const char *version, struct store_source 
     return 0;
 }
 
+/* -- packages of the catalog ------------------------------------------------------------------- */
+
+static bool is_pid(struct kg_str text)
+{
+    for (size_t i = 0; i < text.length; i++)
+        if (!kg_is_letter_or_digit(text.data[i]) && (i == 0 || strchr("-._", text.data[i]) == NULL))
+            return false;
+    return text.length > 0 && text.length <= PACKAGE_BYTES_MAX;
+}
+
+/* catalog:PID or catalog:ORG/PID, with @VERSION behind it or without. */
+static int parse_catalog(const char *text, const char *version, struct store_source *source,
+                         struct kg_err *err)
+{
+    struct kg_str place = {text + strlen(CATALOG), strcspn(text + strlen(CATALOG), "@")};
+    struct kg_str pid = place, org = KG_STR_NULL;
+    const char *at = place.data[place.length] == '@' ? place.data + place.length + 1 : NULL;
+    if (place.length > 0 && memchr(place.data, '/', place.length) != NULL)
+        org = kg_str_cut(&pid, '/');
+    if (!is_pid(pid) || (org.data != NULL && !is_pid(org)))
+        return refuse(err, text, "it is not the pid of a package",
+                      "catalog:PID or catalog:ORG/PID, with @VERSION behind it or without");
+    if (at != NULL && version != NULL)
+        return refuse(err, text, "its version is given twice", NULL);
+    if (at != NULL && check_version(at, err) < 0)
+        return -EINVAL;
+    source->kind = STORE_CATALOG;
+    source->place = kg_str_dup(place);
+    source->version = kg_strdup(at);
+    return 0;
+}
+
 /* -- servers ----------------------------------------------------------------------------------- */
 
 /* program:/PATH. Links in it stay: they may be what makes it the program that it is. */
@@ -298,7 +332,8 @@ static bool begins(const char *text, const char *prefix)
 
 bool store_source_is_path(const char *text)
 {
-    return !store_source_makes_manifest(text) && strstr(text, "://") == NULL;
+    return !store_source_makes_manifest(text) && !begins(text, CATALOG) &&
+           strstr(text, "://") == NULL;
 }
 
 bool store_source_makes_manifest(const char *text)
@@ -321,6 +356,8 @@ static int parse(const char *text, const char *version, const char *base,
     static const char git[] = "git+";
     if (begins(text, NPM))
         return parse_npm(text, version, source, err);
+    if (begins(text, CATALOG))
+        return parse_catalog(text, version, source, err);
     if (begins(text, PROGRAM))
         return parse_program(text, source, err);
     if (begins(text, REMOTE))

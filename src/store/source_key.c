@@ -62,6 +62,7 @@ char *store_source_key(const struct store_source *source, const struct manifest 
         [STORE_FOLDER] = key_of_folder,  [STORE_ARCHIVE] = key_of_archive,
         [STORE_GIT] = key_of_git,        [STORE_NPM] = key_of_npm,
         [STORE_PROGRAM] = key_of_server, [STORE_REMOTE] = key_of_server,
+        [STORE_CATALOG] = key_of_server,
     };
     return keys[source->kind](source, manifest);
 }

@@ -51,6 +51,12 @@ void store_set_limits(struct store *store, const struct store_limits *limits)
     pthread_mutex_unlock(&store->limits_lock);
 }
 
+void store_set_catalog(struct store *store, store_catalog_fn *find, void *data)
+{
+    store->catalog_find = find;
+    store->catalog_data = data;
+}
+
 struct store_limits store_limits_now(struct store *store)
 {
     pthread_mutex_lock(&store->limits_lock);

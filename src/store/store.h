@@ -63,6 +63,16 @@ void store_set_limits(struct store *store, const struct store_limits *limits);
 const char *store_dir(const struct store *store); /* plugins/ */
 
 /*
+ * Whoever knows the packages of the catalog, and where the archive of one is. Called on the loop;
+ * it answers once, never before it returns. NULL: there is no catalog here.
+ */
+typedef void store_catalog_found_fn(void *data, const char *path_or_null,
+                                    const struct kg_err *err_or_null);
+typedef void store_catalog_fn(void *data, const char *place, const char *version_or_null,
+                              store_catalog_found_fn *on_found, void *found_data);
+void store_set_catalog(struct store *store, store_catalog_fn *find, void *data);
+
+/*
  * Blocks. Finishes or undoes the change that a killed process left, and removes from the quarantine
  * what nobody holds any more. At the daemon's start; every change begins with it, too.
  */
@@ -106,15 +116,17 @@ enum store_source_kind {
     STORE_GIT,
     STORE_NPM,
     STORE_PROGRAM,
-    STORE_REMOTE
+    STORE_REMOTE,
+    STORE_CATALOG
 };
 
 struct store_source {
     enum store_source_kind kind;
-    char *text;  /* as it was given; owned, like the rest */
-    char *place; /* an absolute path, a URL that git or a server takes, or the name of a package */
-    char *version;   /* NULL: none was asked for */
-    char *server;    /* of an MCP server without a manifest: {"name", "args", "headers"}; or NULL */
+    char *text;    /* as it was given; owned, like the rest */
+    char *place;   /* an absolute path, a URL that git or a server takes, or the name of a package;
+                      of the catalog PID or ORG/PID */
+    char *version; /* NULL: none was asked for */
+    char *server;  /* of an MCP server without a manifest: {"name", "args", "headers"}; or NULL */
     bool is_package; /* of the catalog, which knows what it is: no manifest is made for it */
     bool packages;   /* what package-lock.json names is fetched, too, and becomes node_modules */
 };
@@ -126,8 +138,8 @@ void store_source_free(struct store_source *source);
 bool store_source_is_path(const char *text);
 /* Whether it means an MCP server, for which a manifest is made if it has none. */
 bool store_source_makes_manifest(const char *text);
-extern const char
-    *const store_source_kind_names[]; /* "folder", "archive", "git", "npm", "program", "remote" */
+extern const char *const store_source_kind_names[]; /* "folder", "archive", "git", "npm", "program",
+                                                       "remote", "catalog" */
 
 /* -- trees: the files of a plugin -------------------------------------------------------------- */
 

@@ -898,7 +898,8 @@ struct peer *peer_new(struct loop *loop, int in_fd, int out_fd, const struct pee
     peer->next_id = 1;
     peer->rules = &strictest;
     peer->flush_task.run = on_flush_task;
-    peer_set_limits(peer, limits);
+    peer->limits = *limits;
+    peer->frame.line_max = limits->line_max_bytes;
     uv_poll_init(loop_uv(loop), &peer->in_poll, in_fd);
     uv_poll_init(loop_uv(loop), &peer->out_poll, out_fd);
     peer->in_poll.data = peer->out_poll.data = peer;
@@ -917,12 +918,6 @@ void peer_set_rules(struct peer *peer, const struct peer_rules *rules)
 void peer_set_phase(struct peer *peer, enum peer_phase phase)
 {
     peer->phase = phase;
-}
-
-void peer_set_limits(struct peer *peer, const struct peer_limits *limits)
-{
-    peer->limits = *limits;
-    peer->frame.line_max = limits->line_max_bytes;
 }
 
 void peer_set_tap(struct peer *peer, peer_tap_fn *tap_or_null, void *data)

@@ -146,7 +146,6 @@ struct peer *peer_new(struct loop *loop, int in_fd, int out_fd, const struct pee
 /* Borrowed; before the first message. */
 void peer_set_rules(struct peer *peer, const struct peer_rules *rules);
 void peer_set_phase(struct peer *peer, enum peer_phase phase);
-void peer_set_limits(struct peer *peer, const struct peer_limits *limits);
 /* Who hears all lines from now on; NULL: nobody. */
 void peer_set_tap(struct peer *peer, peer_tap_fn *tap_or_null, void *data);
 /* No more from or to the plugin; calls that wait are answered PEER_GONE. */

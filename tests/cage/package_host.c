@@ -49,10 +49,15 @@ static bool is_found(void *data)
 static struct kg_doc *discover(struct host_world *world, int which)
 {
     struct found found = {0};
-    struct kg_err err;
-    if (host_package_discover(world->host, folders[which], on_found, &found, &err) == NULL)
-        fail_msg("%s", err.message);
+    const struct package_place place = {
+        .helper = {.loop = world->loop, .spawner = host_spawner(world->host)},
+        .facts = host_facts(world->host),
+        .config = host_config(world->host),
+        .worker = loop_worker_new(world->loop, "discover"),
+    };
+    package_discover(&place, folders[which], on_found, &found);
     host_world_wait(world, is_found, &found);
+    loop_worker_free(place.worker);
     return found.doc;
 }
 

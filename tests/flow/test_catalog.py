@@ -83,6 +83,19 @@ TABLE = [
     ("GET", "/api/orgs/{org}/plugins/{plugin_id}/download", None, (404, 404, 403)),
     ("PATCH", "/api/orgs/{org}/plugins/{plugin_id}", {"enabled": True}, (404, 404, 403)),
     ("DELETE", "/api/orgs/{org}/plugins/{plugin_id}", None, (404, 404, 403)),
+    ("GET", "/api/orgs/{org}/orchestrators", None, (200, 200, 200)),
+    ("POST", "/api/orgs/{org}/orchestrators", {}, (422, 422, 403)),
+    ("GET", "/api/orgs/{org}/orchestrators/{instance_id}", None, (404, 404, 404)),
+    ("PATCH", "/api/orgs/{org}/orchestrators/{instance_id}", {"whoami": "x"}, (404, 404, 403)),
+    ("DELETE", "/api/orgs/{org}/orchestrators/{instance_id}", None, (404, 404, 403)),
+    ("PATCH", "/api/orgs/{org}/orchestrators/{instance_id}/config", {"config": {}}, (404, 404, 403)),
+    ("PATCH", "/api/orgs/{org}/orchestrators/{instance_id}/plugin-settings",
+     {"plugin_settings": {"com.example.none": {"settings": {}}}}, (404, 404, 403)),
+    ("POST", "/api/orgs/{org}/orchestrators/{instance_id}/plugin-settings/activate",
+     {"pid": "com.example.none", "version": "1.0"}, (404, 404, 403)),
+    ("POST", "/api/orgs/{org}/orchestrators/{instance_id}/load", None, (404, 404, 403)),
+    ("POST", "/api/orgs/{org}/orchestrators/{instance_id}/reload", None, (404, 404, 403)),
+    ("POST", "/api/orgs/{org}/orchestrators/{instance_id}/unload", None, (404, 404, 403)),
     ("GET", "/api/orgs/{org}/llm-configs", None, (200, 200, 403)),
     ("POST", "/api/orgs/{org}/llm-configs", {"name": "x", "provider": "local", "model": "none"}, (422, 422, 403)),
     ("GET", "/api/orgs/{org}/llm-configs/{llm_config_id}", None, (404, 404, 403)),
@@ -126,7 +139,7 @@ class Orgs(FlowTest):
     def test_every_route_with_every_role_across_two_orgs(self):
         for method, pattern, body, expected in TABLE:
             path = pattern.format(org=self.world.orgs["acme"], pid="com.example.none", plugin_id="none",
-                                  llm_config_id="none")
+                                  llm_config_id="none", instance_id="none")
             outside = 404 if path.startswith("/api/orgs/") else 403
             wanted = dict(zip(ROLES, expected), nobody=401)
             for stranger in ("other-admin", "other-member"):

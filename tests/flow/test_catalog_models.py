@@ -64,6 +64,9 @@ class Models(FlowTest):
         moved = {"provider": "openai", "model": "big", "base_url": "http://127.0.0.1:1/v1"}
         self.refused(self.ask("acme-admin", "PATCH", one, moved), 422, "VA-9001", "api_key to be given again")
         self.assertEqual(self.ask("acme-admin", "PATCH", one, {**moved, "api_key": KEY})[0], 200)
+        theirs = self.ask("acme-admin", "PATCH", one, {"provider": "local", "model": "fast"})[1]
+        self.assertEqual((theirs["api_key"], theirs["base_url"]), (None, None), theirs)
+        self.assertEqual(self.ask("acme-admin", "PATCH", one, {**moved, "api_key": KEY})[1]["api_key"], "***MASKED***")
         self.assertEqual(self.ask("acme-admin", "PATCH", one, {"api_key": None})[1]["api_key"], None)
         told = self.daemon.audit("catalog.llm_changed")[-1]
         self.assertEqual((told["org"], told["name"], told["operator_id"]), (self.world.orgs["acme"], "mine", "acme-admin"))

@@ -280,7 +280,9 @@ class Commands(PackageTest):
         versions = json.loads(self.run_well("--json", "catalog", "versions", "example.shop.shout", "--org", "shop"))
         made = versions["plugins"][0]["id"]
         self.assertIn("is disabled", self.run_well("catalog", "disable", made, "--org", "shop"))
-        self.assertIn("is enabled, and the latest", self.run_well("catalog", "enable", made, "--org", "shop"))
+        enabled = self.run_well("catalog", "enable", made, "--org", "shop")
+        self.assertIn("is enabled, and the latest", enabled)
+        self.assertIn("has only what an org grants it: net:api.example.com:443", enabled)
         code, _, err = self.daemon.cli("catalog", "upload", path, "--org", "shop")
         self.assertEqual(code, 1)
         self.assertIn("is not newer than 1.0.0", err)

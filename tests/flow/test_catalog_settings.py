@@ -74,11 +74,25 @@ class Settings(SettingsTest):
             self.assertEqual((answer[0], answer[1]["code"]), (422, "VA-9001"), answer)
         self.assertEqual(self.values(pid)["volume"], 1)
 
+    def test_a_schema_that_lies_is_refused_with_the_package(self):
+        good = MANIFEST.format(pid="example.acme.lies", version="1.0.0", name="shout")
+        for what, to in (("type: int", "type: str"), ("type: int", "type: bool"), ("default: 3", "default: three"),
+                         ("default: 3", "default: [3]"), ("type: int", "type: integer"), ("key: volume", "key: token"),
+                         ("required: true", "required: maybe"), ("sensitive: true", "sensitive: 1")):
+            with self.subTest(f"{what} as {to}"):
+                text = good.replace(what, to)
+                self.assertNotEqual(text, good)
+                answer = self.upload(archive({"kaged-plugin.yaml": text, "shout": "#!/bin/sh\n"}))
+                self.assert_refused(answer, 400, "PL-0003", "Invalid plugin file")
+        self.assertEqual(self.settings("example.acme.lies")[0], 404)
+
     def test_a_new_version_finds_what_fits_it_and_an_old_one_all_that_it_had(self):
         pid = "example.acme.carried"
         self.take(pid)
         self.set(pid, {"token": SECRET, "volume": 7})
-        self.assertEqual(self.upload(second(pid, "2.0.0"))[0], 201)
+        status, made = self.upload(second(pid, "2.0.0"))
+        self.assertEqual(status, 201, made)
+        self.assertTrue(made["warnings"][-1].startswith("setting volume: "), made)
         shown = self.settings(pid)[1]
         self.assertEqual((shown["version"], shown["missing"], shown["dropped"]), ("2.0.0", ["region"], ["volume"]))
         self.assertEqual(self.values(pid), {"volume": None, "token": "***MASKED***", "region": None})

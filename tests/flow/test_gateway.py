@@ -704,6 +704,16 @@ class Streams(GatewayTest):
             self.assertEqual(stream.rest(), [])
         wait_for(lambda: self.cancelled(client) == before + 1, "the server to hear of it")
 
+    def test_a_cancelled_call_ends_the_connection_that_resumed_its_stream(self):
+        client = self.client("/mcp/mcp-reference")
+        message = client.make("tools/call", {"name": "hang"})
+        stream = client.stream("tools/call", message=message)
+        last_event, _ = stream.event()
+        stream.close()
+        with client.listen(last_event) as again:
+            client.notify("notifications/cancelled", {"requestId": message["id"]})
+            self.assertEqual(again.rest(), [])
+
     def test_a_modern_client_cancels_by_leaving(self):
         client = Client(self.daemon, "/mcp/mcp-reference", revision=MODERN)
         before = self.cancelled(client)
@@ -850,8 +860,7 @@ class Limits(FlowTest):
             client, other = (Client(daemon, "/mcp/mcp-reference") for _ in range(2))
             for each in (client, other):
                 each.initialize()
-            message = client.make("tools/call", {"name": "flood", "arguments": {"count": 3000},
-                                                 "_meta": {"progressToken": 1}})
+            message = self.flood(client)
             lazy = client.connect()
             self.addCleanup(lazy.close)
             lazy.request("POST", client.path, json.dumps(message), client.headers(message))
@@ -864,6 +873,34 @@ class Limits(FlowTest):
             got = lazy.getresponse().read()
             self.assertLess(len(got), 3000 * 3000 // 2)
             self.assertIn(b"Flooded.", got[-500:])
+
+    def flood(self, client):
+        return client.make("tools/call", {"name": "flood", "arguments": {"count": 3000},
+                                          "_meta": {"progressToken": 1}})
+
+    def test_what_was_not_read_is_resumed_by_another_connection_also_when_it_is_too_much_to_keep(self):
+        """The stream went with the connection that had carried it, and was used after that."""
+        with Daemon(["mcp-reference"], {"limits.mcp_queue_bytes": 65536}) as daemon:
+            approve_tools(daemon)
+            client = Client(daemon, "/mcp/mcp-reference")
+            client.initialize()
+            message = self.flood(client)
+            lazy = client.connect()
+            self.addCleanup(lazy.close)
+            lazy.request("POST", client.path, json.dumps(message), client.headers(message))
+            wait_for(lambda: any(row["last_tool"] for row in
+                                 daemon.api("GET", "/mcp/clients")[1]["clients"]), "its end")
+
+            def flooded():
+                """Of too many messages in one second some are dropped: maybe all of this flood."""
+                with client.stream("tools/call", message=self.flood(client)) as stream:
+                    event = stream.event()
+                    return event and stream.rest() and event[0].split("-")
+            tag, number, _ = wait_for(flooded, "a second stream")
+            self.assertEqual(number, "2")
+            with client.listen(f"{tag}-1-1") as again:
+                self.assertEqual(again.rest()[-1]["result"]["content"][0]["text"], "Flooded.")
+            self.assertEqual(client.request("ping"), {})
 
     def test_the_session_that_was_idle_for_longest_makes_room(self):
         clients = [Client(self.daemon) for _ in range(3)]

@@ -157,6 +157,19 @@ class Lines(FlowTest):
                     daemon.change("grant", f"read:fs:{path}/inner")
                     self.assertEqual(daemon.read(f"{path}/inner/key"), "secret")
 
+    def test_what_is_closed_for_writing_alone_can_still_be_read(self):
+        for kind in "read", "write":
+            with self.subTest(kind), folder(note="hello") as path:
+                os.mkdir(f"{path}/inner")
+                with open(f"{path}/inner/key", "w") as file:
+                    file.write("words")
+                with Reader(f"{kind}:fs:{path}", f"write:fs:{path}/inner") as daemon:
+                    daemon.change("revoke", f"write:fs:{path}/inner")
+                    self.assertEqual(daemon.read(f"{path}/inner/key"), "words")
+                    words = daemon.cli("plugin", "status", NAME, "--cage")[1]
+                    self.assertNotIn(f"may not see {path}/inner", words)
+                    self.assertNotIn(f"may change {path}/inner", words)
+
     def test_grants_are_kept_by_an_upgrade_and_gone_after_an_uninstall(self):
         with folder(note="hello") as path, Reader() as daemon:
             daemon.change("grant", f"read:fs:{path}")

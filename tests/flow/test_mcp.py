@@ -107,6 +107,11 @@ class McpTest(FlowTest):
             tool = server.tools()["tools"][0]
             self.assertEqual(tool["description"], "Adds two numbers.")
             self.assertIn("not seen", tool["now"]["danger"])
+            self.assertNotIn("title", tool["more"])
+            self.assertEqual(tool["now"]["more"]["title"], "Sums")
+            _, _, err = server.daemon.cli("plugin", "tools", "mcp-server", "--approve")
+            self.assertIn("now: Adds two numbers.", err)
+            self.assertIn('title: "Sums"', err)
             self.refuses(server, session, "hidden", {}, "has no tool")
             status, answer = server.use(session, "getSum", {"a": 1, "b": 2})
             self.assertEqual(status, 200, answer)
@@ -143,6 +148,8 @@ class McpTest(FlowTest):
             self.assertEqual(code, 5, err)  # no terminal, and no --yes
             self.assertIn("Adds two numbers.", err)
             self.assertIn('"destructiveHint":true', err)
+            self.assertIn('outputSchema: {"type":"object","properties":{"sum"', err)
+            self.assertNotIn("    \n", err)
             code, out, err = server.daemon.cli("plugin", "tools", "mcp-server", "--approve", "--yes")
             self.assertEqual(code, 0, err)
             self.assertEqual(server.states(), {"getSum": "approved", "mutate": "approved"})

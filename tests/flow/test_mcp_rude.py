@@ -2,6 +2,7 @@
 import json
 
 from harness import Daemon, FlowTest, main, wait_for
+from mcp_client import Client, approve_tools
 
 PROJECT = """version: 1
 name: shop
@@ -14,8 +15,8 @@ primary:
 
 
 class Rude:
-    def __init__(self, how):
-        self.daemon = Daemon(["mcp-rude", "echo"], wait_running=False)
+    def __init__(self, how, *others):
+        self.daemon = Daemon(["mcp-rude", "echo", *others], wait_running=False)
         self.daemon.edit_manifest("mcp-rude", 'RUDE: ""', f'RUDE: "{how}"')
         self.root = self.daemon.write_project("shop", PROJECT)
 
@@ -66,10 +67,17 @@ class RudeTest(FlowTest):
         with Rude("pages") as rude:
             wait_for(lambda: "the list has more than 100 pages" in rude.daemon.log(), "the reason")
 
-    def test_ten_thousand_tools_are_listed_approved_and_called(self):
+    def test_of_ten_thousand_tools_the_first_are_offered_and_the_rest_is_told(self):
         with Rude("many") as rude:
             wait_for(lambda: len(rude.tools()["tools"]) == 10_000, "all tools")
             self.assertIn("10000 new", rude.daemon.log())
+            rude.approve()
+            self.assert_fine(rude.use("tool1023"))
+            self.assertIn("has no tool", json.dumps(rude.use("tool1024")))
+            self.assertIn("8976 tools are left out: of one server the first 1024", rude.daemon.log())
+            dangers = [tool["danger"] for tool in rude.tools()["tools"]]
+            self.assertIsNone(dangers[1023])
+            self.assertIn("offered to nobody: of one server the first 1024", dangers[1024])
             self.assertIsNotNone(rude.daemon.call("echo", "echo.say", {"text": "hi"}))
 
     def test_a_line_of_16_mib_ends_its_server_alone(self):
@@ -109,6 +117,24 @@ class RudeTest(FlowTest):
             calls = rude.daemon.status("mcp-rude")["in_flight"]
             self.assertLessEqual(calls, 2)
             self.assert_fine(rude.use())
+
+    def test_prompts_by_the_thousand_hide_none_of_anothers(self):
+        with Rude("prompts", "mcp-reference") as rude:
+            rude.approve()
+            approve_tools(rude.daemon)
+            client = Client(rude.daemon)
+            client.initialize()
+
+            def names():
+                return [prompt["name"] for prompt in client.request("prompts/list")["prompts"]]
+
+            def text(name):
+                return client.request("prompts/get", {"name": name})["messages"][0]["content"]["text"]
+            client.call("mcp-rude__plain")  # lists are those of servers that run
+            odd = names()[-1]
+            self.assertGreaterEqual(len(names()), 5000)  # the other may run, too
+            self.assertIn("simple", text("mcp-reference__test_simple_prompt"))
+            self.assertEqual(text(odd), "prompt number 4999")
 
     def test_requests_that_were_not_offered_are_refused_whatever_their_ids(self):
         with Rude("requests") as rude:

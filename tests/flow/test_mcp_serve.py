@@ -76,8 +76,17 @@ class OfAFolder(FlowTest):
         return [plugin["name"] for plugin in daemon.api("GET", "/plugins")[1]["plugins"]
                 if "@" in plugin["name"]]
 
-    def test_a_server_of_its_project_lists_its_tools_and_runs_once_a_folder(self):
-        daemon = Daemon(["mcp-server"])
+    def say_yes(self, daemon, folder):
+        """To the server in that folder: the only thing that is asked."""
+        def asked():
+            return [one for one in daemon.api("GET", "/consents")[1]["consents"]
+                     if one["project_id"].startswith(os.path.basename(folder))]
+        consent, = wait_for(asked, "a question")
+        code, out, err = daemon.cli("project", "consent", "approve", consent["id"], "--yes")
+        self.assertEqual(code, 0, out + err)
+
+    def test_a_server_of_its_project_runs_once_a_folder_after_a_yes_for_each(self):
+        daemon = Daemon(["mcp-server", "hears-hooks"])
         daemon.edit_manifest("mcp-server", "capabilities: []", 'capabilities: ["read:fs:project:/"]')
         folders = [os.path.join(daemon.base, "work-" + name) for name in "ab"]
         with daemon:
@@ -85,19 +94,24 @@ class OfAFolder(FlowTest):
                 os.mkdir(folder)
             with Serve(daemon, folders[0]) as first, Serve(daemon, folders[1]) as second:
                 first.initialize()
-                self.assertEqual(first.tools(), set())  # nobody said yes to any
-                name = next(one for one in self.processes(daemon) if "@work-a" in one)
-                code, out, err = daemon.cli("plugin", "enable", name)
-                self.assertEqual(code, 0, out + err)
+                self.assertNotIn("mcp-server__getSum", first.tools())  # nobody said yes to any
+                self.say_yes(daemon, folders[0])
                 approve_tools(daemon, "mcp-server")
                 wait_for(lambda: "mcp-server__getSum" in first.tools(), "its tools")
+                self.assertEqual(first.text("mcp-server__getSum", {"a": 1, "b": 2}), "3")
                 second.initialize()
-                self.assertIn("mcp-server__getSum", second.tools())
-                for serve in (first, second):
-                    self.assertEqual(serve.text("mcp-server__getSum", {"a": 1, "b": 2}), "3")
-                self.assertEqual(sorted(name.partition("@work-")[2][0]
-                                        for name in self.processes(daemon)), ["a", "b"])
-                pids = {daemon.status(name)["pid"] for name in self.processes(daemon)}
+                # Each project is read again by itself; its clients hear of it as news.
+                wait_for(lambda: "mcp-server__getSum" in second.tools(), "its tools in the other")
+                self.assertIn("kaged project consent", second.text("mcp-server__getSum",
+                                                                   {"a": 1, "b": 2}))
+                self.assertIn("x", second.text("hears-hooks__echo", {"text": "x"}))  # as before
+                self.assertEqual([name for name in self.processes(daemon)
+                                  if name.startswith("mcp-server@work-b")], [])
+                self.say_yes(daemon, folders[1])
+                wait_for(lambda: second.text("mcp-server__getSum", {"a": 1, "b": 2}) == "3", "a sum")
+                names = [name for name in self.processes(daemon) if name.startswith("mcp-server@")]
+                self.assertEqual(sorted(name.partition("@work-")[2][0] for name in names), ["a", "b"])
+                pids = {daemon.status(name)["pid"] for name in names}
                 self.assertEqual((len(pids), None in pids), (2, False))
 
 

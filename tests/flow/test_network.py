@@ -12,7 +12,8 @@ import threading
 import unittest
 
 import internet as net
-from harness import FlowTest, install, main, memory_kb, wait_for
+from harness import KAGED, PATIENCE, FlowTest, install, main, memory_kb, wait_for
+from terminal import Terminal
 from test_cage import CONNECT, NAME, Told
 
 ORDINARY_UID = 1234
@@ -537,6 +538,55 @@ class Ends(FlowTest):
             daemon.stop()
             daemon.start()
             self.check_event(daemon.allowed()[0])
+
+
+ASKS = """#!/usr/bin/env python3
+import http.client, sys
+for host in "api.kaged.test", "api.kaged.test", "203.0.113.11":
+    try:
+        server = http.client.HTTPConnection(host, 80 if host[0] == "a" else 7777, timeout=600)
+        server.request("GET", "/")
+        print(host, server.getresponse().status, flush=True)
+    except (OSError, http.client.HTTPException) as error:
+        print(host, type(error).__name__, flush=True)
+try:
+    print(open(sys.argv[1]).read(), flush=True)
+except OSError:
+    pass
+"""
+
+
+class Observed(FlowTest):
+    """kaged plugin observe --ask, of hosts: the connection waits for the answer."""
+
+    def test_a_host_is_given_while_its_connection_waits_and_another_is_not(self):
+        with tempfile.TemporaryDirectory(prefix="kaged-observe-") as folder:
+            os.chmod(folder, 0o755)
+            program = os.path.join(folder, "tool")
+            with open(program, "w") as file:
+                file.write(ASKS)
+            os.chmod(program, 0o755)
+            os.mkdir(os.path.join(folder, "data"), 0o755)
+            path = os.path.join(folder, "data/note")
+            with open(path, "w") as file:
+                file.write("words")
+            command = [KAGED, "--home", os.path.join(folder, "home"), "plugin", "observe", "--ask", program, "--", path]
+            with Terminal(command, dict(os.environ)) as terminal:
+                terminal.read_until("tool asks for net:api.kaged.test:80", PATIENCE * 4)
+                terminal.type("y\n")
+                terminal.read_until("api.kaged.test 200", PATIENCE * 4)
+                terminal.read_until("tool asks for net:203.0.113.11:7777", PATIENCE * 4)
+                terminal.type("n\n")
+                terminal.read_until(f"tool asks for read:fs:{folder}/data", PATIENCE * 4)
+                terminal.type("y\n")
+                code, shown = terminal.end(PATIENCE * 4)
+            self.assertEqual((code, shown.count("[y/N]")), (0, 3), shown)
+            self.assertEqual(shown.count("api.kaged.test 200"), 4, "twice in each of two runs")
+            self.assertIn("words", shown)
+            self.assertNotIn("203.0.113.11 200", shown)
+            self.assertIn("+ net:api.kaged.test:80\n", shown)
+            self.assertNotIn("+ net:203.0.113.11", shown)
+            self.assertIn("you were asked, and did not give it", shown)
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ import subprocess
 import threading
 import unittest
 
+import archives
 from harness import KAGED, Daemon, FlowTest, main
 from registry import MODULES, Registry, pack
 from terminal import Terminal
@@ -246,19 +247,34 @@ class NpmTest(FlowTest):
                         f"--registry={registry.url}", "--no-audit", "--no-fund"], cwd=folder,
                        check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
+    def say_yes_twice(self, home, source):
+        command = [KAGED, "--home", home.home, "plugin", "install", source]
+        with Terminal(command, home.environment()) as terminal:
+            terminal.read_until("Fetch them by npm?")
+            terminal.type("y\n")
+            terminal.read_until("Install mine?")
+            terminal.type("y\n")
+            terminal.read_until("Installed mine")
+
+    def test_what_a_repository_lacks_is_fetched_by_its_lock_after_a_yes(self):
+        with Registry({"left": {"1.0.0": {"index.js": "module.exports = 1;"}}}) as registry, \
+                Offline(registry) as home:
+            folder = self.checkout(home, left="^1.0.0")
+            self.lock(registry, folder)
+            archives.git(folder, "init", "--quiet")
+            archives.git(folder, "add", "--all")
+            archives.git(folder, "commit", "--quiet", "--message", "first")
+            self.say_yes_twice(home, "git+file://" + folder)
+            _, version = home.manifest("mine")
+            self.assertTrue(os.path.isfile(os.path.join(version, "node_modules/left/index.js")))
+
     def test_what_a_folder_lacks_is_fetched_by_its_lock_after_a_yes(self):
         with Registry({"left": {"1.0.0": {"index.js": "module.exports = 1;"}}}) as registry, \
                 Offline(registry) as home:
             folder = self.checkout(home, left="^1.0.0")
             self.lock(registry, folder)
             registry.add("left", "1.1.0", {"index.js": "module.exports = 2;"})
-            command = [KAGED, "--home", home.home, "plugin", "install", folder]
-            with Terminal(command, home.environment()) as terminal:
-                terminal.read_until("Fetch them by npm?")
-                terminal.type("y\n")
-                terminal.read_until("Install mine?")
-                terminal.type("y\n")
-                terminal.read_until("Installed mine")
+            self.say_yes_twice(home, folder)
             text, version = home.manifest("mine")
             with open(os.path.join(version, "node_modules/left/package.json")) as file:
                 self.assertEqual(json.load(file)["version"], "1.0.0")  # as it is locked

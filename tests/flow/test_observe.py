@@ -13,6 +13,7 @@ import unittest
 
 from harness import KAGED, PATIENCE, Daemon, FlowTest, main, wait_for
 from registry import MODULES, Registry
+from terminal import Terminal
 
 # Each is an MCP server whose one resource is the work that it does: it reads a file, lists a folder, writes into
 # another, runs a program and connects to a port; its answer says what came of each.
@@ -274,6 +275,24 @@ class Tools(FlowTest):
             self.assertEqual([one for one in self.refusals(daemon, "tool-python") if "a.txt" in one["what"]], [])
             self.assertIn("sandbox.explain", daemon.cli("plugin", "why", "tool-python")[1])
 
+    def test_grants_of_an_installed_one_add_up_and_what_was_taken_back_is_new(self):
+        with Place() as place, Daemon() as daemon:
+            tool = place.tool("python")
+            self.assertEqual(place.run("--write", tool, "--", place.base, str(place.port)).returncode, 0)
+            self.install(place, daemon, "kaged-tool-python")
+
+            def learn():
+                done = place.run("--json", "--grant", "tool-python", text=lines(WORK), home=daemon.home)
+                self.assertEqual(done.returncode, 0, done.stderr)
+                return [line["capability"] for line in json.loads(done.stdout.splitlines()[0])["lines"] if line["new"]]
+            self.assertIn(f"read:fs:{place.base}/data/a.txt", learn())
+            while learn():
+                pass
+            self.assertEqual(self.work(daemon, "tool-python"), ["ok"] * 5)
+            code, out, err = daemon.cli("plugin", "revoke", "tool-python", f"read:fs:{place.base}/listed")
+            self.assertEqual(code, 0, out + err)
+            self.assertEqual(learn(), [f"read:fs:{place.base}/listed"])
+
     def test_one_plugin_alone_is_explained(self):
         with Place() as place, Daemon(config={"sandbox.explain_plugins": ["tool-python"]}) as daemon:
             tool = place.tool("python")
@@ -308,6 +327,50 @@ class Package(FlowTest):
             self.assertIn(f"read:fs:{data}", [line["capability"] for line in report["lines"] if line["new"]])
             status = daemon.cli("plugin", "status", "server-filesystem")[1]
             self.assertIn(f"read:fs:{data}", status)
+
+    def test_what_a_server_of_npm_was_seen_to_need_is_enough_and_why_names_it_when_it_is_missing(self):
+        with Registry(with_installed=True) as registry, Place() as place, \
+                Daemon(config={"sandbox.explain": True}) as daemon:
+            user, data = os.path.join(place.base, "user"), os.path.join(place.base, "data")
+            os.mkdir(user)
+            place.write("user/.npmrc", f"registry={registry.url}\n", 0o644)
+            if os.geteuid() == 0:
+                os.chown(data, 65534, 65534)
+            daemon.environment = lambda: {**Daemon.environment(daemon), "HOME": user}
+            name, source = "server-filesystem", "npm:@modelcontextprotocol/server-filesystem"
+            for words in (("install", source, "--yes", "--", data), ("revoke", name, f"write:fs:{data}")):
+                code, out, err = daemon.cli("plugin", *words, timeout=300)
+                self.assertEqual(code, 0, out + err)
+            reads = [*GREETING, {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": {
+                "name": "read_text_file", "arguments": {"path": data + "/a.txt"}}}]
+            for _ in range(3):
+                done = place.run("--json", "--for", "20", "--grant", source, text=lines(reads), home=daemon.home)
+                self.assertEqual(done.returncode, 0, done.stderr)
+                found = [line for line in json.loads(done.stdout.splitlines()[0])["lines"] if line["new"]]
+                if not found:
+                    break
+            self.assertEqual(found, [], "there is always something new")
+            root = daemon.write_project("shop", f"version: 1\nname: shop\nprimary:\n  model: m0\n  prompt: x\n  plugins:\n"
+                                        f"    files: {{ package: {name} }}\n")
+            self.assertIn(daemon.api("POST", "/projects", {"path": root})[0], (200, 201))
+            session = daemon.api("POST", "/projects/shop/sessions", {})[1]["id"]
+
+            def work():
+                return daemon.api("POST", f"/sessions/{session}/tools/{name}.read_text_file", {"path": data + "/a.txt"})
+
+            def refusals():
+                return json.loads(daemon.cli("--json", "plugin", "why", name)[1])["refusals"]
+            before = refusals()  # of when it did not have all of it yet
+            wait_for(lambda: "words" in json.dumps(work()[1]), "what the file has")
+            self.assertEqual(refusals(), before)
+            code, out, err = daemon.cli("plugin", "revoke", name, f"read:fs:{data}")
+            self.assertEqual(code, 0, out + err)
+
+            def is_named():
+                work()
+                now = refusals()
+                return now != before and [one for one in now if data in one["what"] and one["command"]]
+            wait_for(is_named, "what is missing, in why")
 
 
 class Reports(FlowTest):
@@ -357,6 +420,18 @@ class Reports(FlowTest):
             self.assertNotIn("read:fs:/home", texts)
             self.assertIn("/home", left)
 
+    def test_a_folder_on_the_way_to_another_is_not_asked_for(self):
+        with Place() as place, Place() as other:
+            data = other.base + "/data"
+            text = "import os\n" + "".join(f"try: os.stat({path!r})\nexcept OSError: pass\n"
+                                           for path in (other.base, data, data + "/a.txt"))
+            report = self.report(place, text)
+            texts = [line["capability"] for line in report["lines"] if line["new"]]
+            left = {one["what"]: one["why"] for one in report["left_out"]}
+            self.assertEqual(texts, [f"read:fs:{data}/a.txt"])
+            self.assertIn("on the way", left[other.base])
+            self.assertIn("on the way", left[data])
+
     def test_a_million_opens_end_and_are_told_in_a_bounded_report(self):
         with Place() as place:
             text = ("import os\nfor i in range(100000):\n  os.access('/no/%d' % (i % 9000), 0)\n"
@@ -404,6 +479,103 @@ class Reports(FlowTest):
                     done = place.run(*words)
                     self.assertNotEqual(done.returncode, 0)
                     self.assertIn(said, done.stderr)
+
+
+class Asked(FlowTest):
+    """--ask: somebody at the terminal says what it is given, while it runs."""
+
+    PROGRAM = """#!/usr/bin/env python3
+import os, socket, sys
+said = sys.stdin.read()
+def attempt(name, act):
+    try:
+        act()
+        print(name, "ok", flush=True)
+    except OSError as error:
+        print(name, error.strerror, flush=True)
+base, port = sys.argv[1], int(sys.argv[2])
+attempt("read", lambda: open(base + "/data/a.txt").read())
+attempt("again", lambda: open(base + "/data/other.txt").read())
+attempt("list", lambda: os.listdir(base + "/listed"))
+attempt("connect", lambda: socket.create_connection(("127.0.0.1", port), 20).close())
+print("told", len(said), flush=True)
+"""
+
+    def asked(self, place, *options, text="words"):
+        tool = place.write("tool", self.PROGRAM)
+        said = place.write("said", text, 0o644)
+        command = [KAGED, "--home", os.path.join(place.base, "home"), "plugin", "observe", "--ask", *options, tool, "--",
+                   place.base, str(place.port)]
+        return Terminal(["sh", "-c", 'cd "$1" && shift && in="$1" && shift && exec "$@" < "$in"', "sh", place.base, said,
+                         *command], dict(os.environ))
+
+    def answer(self, terminal, answers):
+        """Each question by what it is about, in whichever order they come; what was asked."""
+        asked = []
+        while len(asked) < len(answers):
+            terminal.read_until(". Give it? [y/N] ", PATIENCE * 4)
+            question = terminal.raw[:terminal.read_to].rsplit(" asks for ", 1)[1]
+            about = next(part for part in answers if part in question)
+            asked.append(about)
+            terminal.type(answers[about] + "\n")
+        return asked
+
+    def test_what_is_given_is_there_in_the_next_cage_and_is_told_what_the_first_was(self):
+        with Place() as place, self.asked(place, "--write") as terminal:
+            answers = {"/data": "y", "/listed": "n", f"localhost:{place.port}": "y"}
+            asked = self.answer(terminal, answers)
+            self.assertEqual(sorted(asked), sorted(answers), "each is asked about once")
+            code, shown = terminal.end(PATIENCE * 4)
+            self.assertEqual(code, 0, shown)
+            last = shown[shown.rindex("\nread "):]
+            for line in "read ok", "again ok", "list No such file", "connect ok", "told 5":
+                self.assertIn(line, last)
+            self.assertIn(f"+ read:fs:{place.base}/data\n", last)
+            self.assertIn(f"+ net:localhost:{place.port}\n", last)
+            self.assertIn("you were asked, and did not give it", last)
+            with open(os.path.join(place.base, "kaged-tool/kaged-plugin.yaml")) as file:
+                written = file.read()
+            self.assertIn(f"read:fs:{place.base}/data", written)
+            self.assertIn(f"net:localhost:{place.port}", written)
+            self.assertNotIn("/listed", written)
+
+    def test_a_folder_that_is_only_looked_at_is_asked_about_and_one_on_the_way_is_not(self):
+        with Place() as place, Place() as other:
+            program = place.write("looks", "#!/usr/bin/env python3\nimport os, sys, time\n"
+                                  "try:\n  for path in sys.argv[1], sys.argv[1] + '/data': os.lstat(path)\n"
+                                  "  print('there')\nexcept OSError:\n  os.path.isdir(sys.argv[1] + '/data')\n"
+                                  "  time.sleep(600)\n")
+            command = [KAGED, "--home", os.path.join(place.base, "home"), "plugin", "observe", "--ask", program, "--",
+                       other.base]
+            with Terminal(command, dict(os.environ)) as terminal:
+                terminal.read_until(f"asks for read:fs:{other.base}/data:", PATIENCE * 4)
+                terminal.type("y\n")
+                code, shown = terminal.end(PATIENCE * 4)
+            self.assertEqual((code, shown.count("[y/N]")), (0, 1), shown)
+            self.assertIn("there", shown)
+
+    def test_a_no_to_all_changes_nothing_and_one_run_is_enough(self):
+        with Place() as place, self.asked(place) as terminal:
+            self.answer(terminal, {"/data": "", "/listed": "n", "localhost": "what"})
+            code, shown = terminal.end(PATIENCE * 4)
+            self.assertEqual((code, shown.count("told 5")), (0, 1), shown)
+            self.assertIn("it needs nothing", shown)
+
+    def test_ctrl_c_at_a_question_ends_the_program_and_leaves_a_report(self):
+        with Place() as place, self.asked(place) as terminal:
+            terminal.read_until("[y/N] ", PATIENCE * 4)
+            terminal.type("\x03")
+            code, shown = terminal.end(PATIENCE * 4)
+            self.assertEqual((code, shown.count("[y/N]")), (0, 1), shown)
+            self.assertIn("was observed for", shown)
+
+    def test_without_a_terminal_it_is_said(self):
+        with Place() as place:
+            done = subprocess.run([KAGED, "--home", os.path.join(place.base, "home"), "plugin", "observe", "--ask",
+                                   place.write("tool", self.PROGRAM)], stdin=subprocess.DEVNULL, capture_output=True,
+                                  text=True, timeout=PATIENCE, start_new_session=True)
+            self.assertNotEqual(done.returncode, 0)
+            self.assertIn("--ask needs a terminal", done.stderr)
 
 
 if __name__ == "__main__":

@@ -88,6 +88,19 @@ class Programs(FlowTest):
             self.assertEqual((len(ran["stdout"]), ran["truncated"]), (1 << 20, True))
             self.assertEqual(shop.ask("bytes"), 70000)
 
+    def test_output_that_grows_when_it_is_escaped_comes_back_whole(self):
+        script = CALLS + """
+try("control", function()
+  local line = "head -c 1048576 /dev/zero | tr '\\\\0' '\\\\1'"
+  local ran = kage.exec({ cmd = "sh", args = { "-c", line .. "; " .. line .. " >&2" } })
+  return #ran.stdout + #ran.stderr
+end)
+"""
+        with Reaching(["exec"], {"a": script}) as shop:
+            self.assertEqual(shop.ask("control"), 2 << 20)
+            shop.put("control", "\x01" * (1 << 20))
+            self.assertIn("larger than", shop.ask("read", path="control"))
+
     def test_bad_specs_raise(self):
         with Reaching(["exec"]) as shop:
             for spec, words in (({"cmd": ""}, "cmd is empty"), ({"cmd": 1}, "cmd is a number"),

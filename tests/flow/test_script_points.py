@@ -254,6 +254,18 @@ class BadInput(FlowTest):
             self.assertIn("at most 1000 timers", shop.command("timers")[-1]["text"])
             self.assertEqual(shop.text("fine"), "fine")
 
+    def test_what_does_not_fit_into_a_line_is_an_error_and_its_state_stays(self):
+        text = "n = 0\n" + command("long", "return string.rep('x', (4 << 20) - 100)") + \
+            command("escaped", "return string.rep('\\1', 1 << 20)") + \
+            command("notice", "kage.notify(string.rep('\\1', 1 << 20))") + \
+            command("raises", "error(string.rep('\\1', 1 << 22))") + command("count", "n = n + 1 return tostring(n)")
+        with Scripted({"a": text}) as shop:
+            for i, name in enumerate(("long", "escaped", "notice", "raises")):
+                with self.subTest(name):
+                    self.assertTrue(shop.command(name)[-1]["is_error"])
+                    self.assertEqual(shop.text("count"), str(i + 1))
+            self.assertEqual(shop.daemon.status(f"a@{shop.session}")["starts"], 1)
+
     def test_a_pattern_bomb_ends_with_its_deadline(self):
         text = command("bomb", "return string.find(string.rep('a', 1 << 20), '.-.-.-.-.-b')") + \
             command("fine", "return 'fine'")

@@ -1,6 +1,6 @@
 /*
- * Lines to kaged-lua, and JSON through Lua: whatever comes, each line is answered by lines of JSON,
- * and a value that was read is written as JSON that reads as the same value.
+ * Lines to kaged-lua, and JSON through Lua: whatever comes, each line is answered by lines of JSON
+ * that are not too long, and a value that was read is written as JSON that reads as the same value.
  */
 #include "script/worker/internal.h"
 
@@ -54,6 +54,7 @@ static void check_answers(void)
     struct kg_str rest = {text, got > 0 ? (size_t)got : 0};
     while (rest.length > 0 && (size_t)got < sizeof(text)) {
         struct kg_str line = kg_str_cut(&rest, '\n');
+        must(line.length <= (size_t)options.line_bytes);
         must(line.length == 0 || kg_json_check(line, NULL) == KG_JSON_OK);
     }
     must(ftruncate(out_fd, 0) == 0 && lseek(out_fd, 0, SEEK_SET) == 0);

@@ -12,15 +12,18 @@
 
 #define ITEM(key, type, more)                                                                      \
     "{\"key\":\"" key "\",\"type\":\"" type "\",\"description\":\"d\"" more "}"
-#define SCHEMA                                                                                                              \
-    "[" ITEM("token", "str", ",\"required\":true,\"sensitive\":true") "," ITEM("limit", "int", ",\"default\":20") "," ITEM( \
-        "ratio", "float",                                                                                                   \
-        "") "," ITEM("on", "bool",                                                                                          \
-                     "") "," ITEM("hosts", "list",                                                                          \
-                                  "") "," ITEM("map", "dict",                                                               \
-                                               ",\"sensitive\":true") "," ITEM("name", "str",                               \
-                                                                               ",\"required\":"                             \
-                                                                               "true") "]"
+#define SCHEMA                                                                                                       \
+    "[" ITEM("token", "str", ",\"required\":true,\"sensitive\":true") "," ITEM(                                      \
+        "limit",                                                                                                     \
+        "int", ",\"default\":20") "," ITEM("ratio", "float",                                                         \
+                                           "") "," ITEM("on", "bool",                                                \
+                                                        "") "," ITEM("hosts", "list",                                \
+                                                                     "") "," ITEM("map", "dict",                     \
+                                                                                  ",\"sensitive\""                   \
+                                                                                  ":true") "," ITEM("name",          \
+                                                                                                    "str",           \
+                                                                                                    ",\"required\":" \
+                                                                                                    "true") "]"
 
 struct world {
     char folder[64];

@@ -13,7 +13,7 @@
 /* cmocka has a print_error of its own. */
 #define print_error cli_print_error
 #include "cage/cage.h"
-#include "cli/cli.h"
+#include "cli/rows.h"
 #undef print_error
 
 /* -- helpers ----------------------------------------------------------------------------------- */
@@ -83,7 +83,7 @@ static void every_command_says_what_it_does(void **state)
         const struct cli_command *command = &cli_commands[i];
         assert_true(strlen(command->summary) > 0 && strlen(command->summary) <= 60);
         assert_true(strlen(command->help) > strlen(command->summary));
-        assert_non_null(command->run);
+        assert_true((command->run != NULL) != (command->page != NULL));
         for (const struct cli_option *option = command->options; option->name; option++)
             assert_true(strlen(option->meaning) > 0);
     }
@@ -438,6 +438,39 @@ static void advice_carries_the_home_that_was_given(void **state)
     assert_string_equal(quoted, "kaged --home 'my '\\''$home'");
 }
 
+static void put_status(struct kg_buf *out, const struct kg_node *plugin)
+{
+    rows_put(out, &(struct cli){0}, plugin, plugin_status.rows, plugin_status.columns);
+}
+
+/* Each row is one of the words that rows.h tells of. */
+static void rows_say_what_is_there(void **state)
+{
+    (void)state;
+    static const struct row item_rows[] = {{"n>1", .words = "<{n}>"}, {"!n>1", .words = "-"}, {0}};
+    static const struct row rows[] = {
+        {.words = "{a.b} {c|d} {e:count} item{e:s} {bytes:bytes} {json:json}\n"},
+        {"yes", "yes", "{c|d}"},
+        {"no", "no", "{d}"},
+        {"!no d=x|y d=y", "one of", "{d}"},
+        {"e~two !e~three", "has", "{e:list}"},
+        {.label = "none", .words = "{nothing}"},
+        {.label = "each", .each = "e", .words = "{.}"},
+        {.each = "items", .rows = item_rows},
+        {0},
+    };
+    kg_auto(kg_buf_free) struct kg_buf out = {0};
+    kg_auto(kg_doc_cleanup) struct kg_doc *doc =
+        kg_json_read(KG_STR("{\"a\":{\"b\":\"in\\u001b\"},\"d\":\"y\",\"e\":[\"one\",\"two\"],"
+                            "\"bytes\":2048,\"json\":{\"k\":[1]},\"yes\":true,\"no\":false,"
+                            "\"items\":[{\"n\":1},{\"n\":2}]}"),
+                     &err);
+    rows_put(&out, &(struct cli){0}, doc->root, rows, 8);
+    assert_string_equal(kg_buf_terminate(&out),
+                        "in\\x1b y 2 items 2K {\"k\":[1]}\n  yes     y\n  one of  y\n"
+                        "  has     one, two\n  each    one\n          two\n-<2>");
+}
+
 static void status_marks_what_a_running_plugin_does_not_offer(void **state)
 {
     (void)state;
@@ -447,7 +480,7 @@ static void status_marks_what_a_running_plugin_does_not_offer(void **state)
                             "\"methods\":[{\"name\":\"a\",\"available\":true},"
                             "{\"name\":\"b\",\"available\":false}]}"),
                      &err);
-    plugin_status_put(&out, &(struct cli){0}, doc->root);
+    put_status(&out, doc->root);
     const char *text = kg_buf_terminate(&out);
     assert_non_null(strstr(text, "git 1.0 is running"));
     assert_non_null(strstr(text, "b (missing)\n"));
@@ -464,7 +497,9 @@ static void status_says_how_a_failed_plugin_ended_and_what_to_do(void **state)
                             "\"last_exit\":{\"words\":\"exited with code 3\",\"failures\":5,"
                             "\"last_stderr\":[\"oh\\u001bno\"]}}"),
                      &err);
-    plugin_status_put(&out, &(struct cli){.home = "/h"}, doc->root);
+    print_speak_as("kaged --home /h");
+    put_status(&out, doc->root);
+    print_speak_as("kaged");
     const char *text = kg_buf_terminate(&out);
     assert_non_null(strstr(text, "exited with code 3"));
     assert_non_null(strstr(text, "enable it with: kaged --home /h plugin enable git\n"));
@@ -481,7 +516,7 @@ static void status_tells_when_the_restart_comes(void **state)
         kg_json_read(KG_STR("{\"name\":\"git\",\"state\":\"crashed\",\"last_exit\":"
                             "{\"words\":\"left\",\"restart_at\":1003500}}"),
                      &err);
-    plugin_status_put(&out, &(struct cli){0}, doc->root);
+    put_status(&out, doc->root);
     kg_time_set(-1, -1);
     assert_non_null(strstr(kg_buf_terminate(&out), "restart in 4 s\n"));
 }
@@ -598,6 +633,7 @@ int main(void)
         cmocka_unit_test(durations_read_as_people_say_them),
         cmocka_unit_test(targets_are_percent_encoded),
         cmocka_unit_test(advice_carries_the_home_that_was_given),
+        cmocka_unit_test(rows_say_what_is_there),
         cmocka_unit_test(status_marks_what_a_running_plugin_does_not_offer),
         cmocka_unit_test(status_says_how_a_failed_plugin_ended_and_what_to_do),
         cmocka_unit_test(status_tells_when_the_restart_comes),

@@ -219,6 +219,32 @@ static void an_unknown_revision_is_named(void **state)
     rig_free(rig);
 }
 
+#define SUPPORTS(version)                                                                          \
+    "\"error\":{\"code\":-32022,\"message\":\"Unsupported\",\"data\":{\"supported\":[\"" version   \
+    "\"]}}"
+
+static void a_server_that_speaks_another_modern_revision_is_told_apart(void **state)
+{
+    (void)state;
+    static const struct answer newer[] = {
+        {"server/discover", SUPPORTS("2030-01-01")}, {"initialize", UNKNOWN}, {NULL}};
+    struct rig *rig = rig_new(newer);
+    dialect_begin(&rig->base.talk);
+    wait_for(rig, &rig->base.told, "rejected it speaks the revision \"2030-01-01\" of MCP");
+    rig_free(rig);
+    static const struct answer known[] = {
+        {"server/discover", "\"result\":{\"supportedVersions\":[\"2031-01-01\"]}"}, {NULL}};
+    rig = rig_new(known);
+    dialect_begin(&rig->base.talk);
+    wait_for(rig, &rig->base.told, "rejected it speaks the revision \"2031-01-01\" of MCP");
+    rig_free(rig);
+    static const struct answer older[] = {{"server/discover", SUPPORTS("2025-06-18")},
+                                          {"initialize", LEGACY_HELLO},
+                                          {"tools/list", ONE_TOOL},
+                                          {NULL}};
+    rig_free(greeted(older));
+}
+
 /* -- calls ------------------------------------------------------------------------------------- */
 
 static void on_progress(void *data, struct kg_str params)
@@ -284,6 +310,27 @@ static void a_result_is_passed_on_as_it_is(void **state)
                "it asks for input that it was not offered");
     check_call(legacy, "\"result\":{\"resultType\":\"input_required\"}",
                "it asks for input that it was not offered");
+}
+
+static void a_result_may_have_spaces_wherever_json_may(void **state)
+{
+    (void)state;
+    check_call(legacy,
+               "\"result\": { \"content\" : [ { \"type\" : \"image\" , \"data\" : \"AAEC/w==\" } , "
+               "{ \"type\" : \"text\" } ] , \"isError\" : false }",
+               "done 0 {");
+    check_call(legacy, "\"result\": { \"content\" : [ ] }", "done 0 {");
+}
+
+static void bytes_that_are_not_base64_are_refused(void **state)
+{
+    (void)state;
+    static const char *const data[] = {"not base64!", "AAE", "AA=A", "====", "AAEC/w=======", ""};
+    for (size_t i = 0; i < KG_COUNT(data); i++) {
+        kg_auto(kg_free) char *result =
+            kg_format("\"result\":{\"content\":[{\"type\":\"image\",\"data\":\"%s\"}]}", data[i]);
+        check_call(legacy, result, data[i][0] != '\0' ? "bytes that are not base64" : "done 0 {");
+    }
 }
 
 static void a_call_has_its_own_name_a_token_and_a_way_to_be_cancelled(void **state)
@@ -412,8 +459,11 @@ int main(void)
         cmocka_unit_test(a_modern_server_is_not_initialized),
         cmocka_unit_test(a_server_that_dies_of_discovery_is_not_asked_again),
         cmocka_unit_test(an_unknown_revision_is_named),
+        cmocka_unit_test(a_server_that_speaks_another_modern_revision_is_told_apart),
         cmocka_unit_test(an_unknown_tool_is_the_same_however_a_server_says_it),
         cmocka_unit_test(a_result_is_passed_on_as_it_is),
+        cmocka_unit_test(a_result_may_have_spaces_wherever_json_may),
+        cmocka_unit_test(bytes_that_are_not_base64_are_refused),
         cmocka_unit_test(a_call_has_its_own_name_a_token_and_a_way_to_be_cancelled),
         cmocka_unit_test(tools_that_change_are_listed_again),
         cmocka_unit_test(a_legacy_server_is_told_of_each_subscription_once),

@@ -162,7 +162,8 @@ static void a_path_has_a_prefix_and_stays_below_it(void **state)
     static const char *const bad[] = {"\"config:/../x\"", "\"config:memory\"", "\"config:/a/./b\"",
                                       "\"config:/a\\u0000\""};
     for (size_t i = 0; i < KG_COUNT(bad); i++)
-        assert_non_null(strstr(check(knob, bad[i], false).text, "not a path that a plugin can have"));
+        assert_non_null(
+            strstr(check(knob, bad[i], false).text, "not a path that a plugin can have"));
 }
 
 static void a_sensitive_value_is_in_no_message(void **state)

@@ -199,6 +199,15 @@ static void errors_may_be_of_any_type(void **state)
                "mine");
 }
 
+static void long_words_of_an_error_are_cut(void **state)
+{
+    struct rig *rig = *state;
+    assert_in_range(strlen(eval(rig, "error(string.rep('x', 1 << 21))")), 1000, 9000);
+    const char *problem = load(rig, "error(string.rep('x', 1 << 21))");
+    assert_has(problem, "xxx");
+    assert_in_range(strlen(problem), 1000, 20000);
+}
+
 static void a_handler_that_yields_is_an_error(void **state)
 {
     assert_has(eval(*state, "coroutine.yield(1)"), "yielded outside of a coroutine of its own");
@@ -349,6 +358,24 @@ static void a_timer_runs_and_one_that_raises_stops(void **state)
     assert_has(said(rig), "ran");
 }
 
+static void a_time_need_not_be_whole(void **state)
+{
+    struct rig *rig = *state;
+    load(rig, "kage.defer(function() kage.notify('late') end, 10.5) "
+              "kage.defer(function() kage.notify('never') end, math.huge)");
+    assert_in_range(runner_run_due(rig->runner), 0, 11);
+}
+
+static void a_timer_past_its_budget_is_not_tried_again(void **state)
+{
+    struct rig *rig = *state;
+    load(rig, "kage.timer(function() kage.notify('spins') while true do end end, 50)");
+    while (runner_run_due(rig->runner) > 0)
+        usleep(1000);
+    assert_has(said(rig), "spins");
+    assert_int_equal(runner_run_due(rig->runner), -1);
+}
+
 /* -- JSON -------------------------------------------------------------------------------------- */
 
 /* A value through Lua and back. */
@@ -379,6 +406,10 @@ static void json_has_bounds_and_metatables_do_not_lie_to_it(void **state)
     assert_has(eval(*state, "return {text = '\\xff'}"), "not UTF-8");
     assert_has(eval(*state, "return {[1.5] = 1}"), "neither a string nor an integer");
     assert_has(eval(*state, "return {string.rep('x', 1 << 21)}"), "larger than");
+    /* What is escaped is longer than it was, and a line has to hold it and what is around it. */
+    assert_has(eval(*state, "return string.rep('\\1', 1 << 19)"), "larger than");
+    assert_has(eval(*state, "return string.rep('x', (1 << 20) - 50)"), "larger than");
+    assert_has(eval(*state, "return {[string.rep('\\1', 1 << 19)] = 1, b = 1}"), "larger than");
     assert_has(eval(*state, "kage.json.decode('[')"), "kage.json.decode: ");
     assert_has(eval(*state, "kage.json.decode(string.rep('[', 1000))"), "kage.json.decode: ");
     assert_has(eval(*state,
@@ -403,6 +434,7 @@ int main(void)
         TEST(deep_recursion_is_an_error),
         TEST(timers_are_bounded),
         TEST(errors_may_be_of_any_type),
+        TEST(long_words_of_an_error_are_cut),
         TEST(a_handler_that_yields_is_an_error),
         TEST(a_screen_is_accepted_and_never_raises),
         TEST(an_unknown_capability_raises_and_a_known_one_is_told),
@@ -414,6 +446,8 @@ int main(void)
         TEST(pings_are_answered_while_it_waits_and_all_else_keeps),
         TEST(lines_that_are_no_messages_are_dropped),
         TEST(a_timer_runs_and_one_that_raises_stops),
+        TEST(a_time_need_not_be_whole),
+        TEST(a_timer_past_its_budget_is_not_tried_again),
         TEST(json_comes_back_as_it_went_in),
         TEST(json_has_bounds_and_metatables_do_not_lie_to_it),
     };

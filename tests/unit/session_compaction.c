@@ -566,7 +566,7 @@ static void results_that_are_no_good_are_refused(void **data)
         {RESULT(S "," U ",{\"role\":\"user\",\"content\":[]}", ""), "a string",
          SESSION_FAULT_INVALID},
         {RESULT(S "," U ",{\"role\":\"assistant\",\"kind\":\"tool_call\",\"content\":\"x\"}", ""),
-         "no call", SESSION_FAULT_INVALID},
+         "must not be a tool call", SESSION_FAULT_INVALID},
         {RESULT(S "," U, "\"msg_001\""), "no message has the id", SESSION_FAULT_INVALID},
         {RESULT(S "," U, "1"), "not a string", SESSION_FAULT_INVALID},
         {RESULT(S "," U ",{\"id\":\"\3\"}", "\"\3\""), "both", SESSION_FAULT_INVALID},

@@ -287,7 +287,7 @@ static void what_mcp_clients_called_is_bounded_by_age_and_by_size(void **data)
 
 #define DROP_CATALOG                                                                               \
     "DROP TABLE org; DROP TABLE principal; DROP TABLE org_member; DROP TABLE package; "            \
-    "DROP TABLE package_setting; DROP TABLE package_grant; "
+    "DROP TABLE package_setting; DROP TABLE package_grant; DROP TABLE llm_config; "
 
 static void a_database_of_the_first_version_is_brought_up_to_date(void **data)
 {

@@ -89,7 +89,7 @@ function Frame() {
       <Questions place={place.value} />
       <main id="main" tabIndex={-1}>
         <Guard key={here}>
-          {!view ? <p>There is nothing here. <a href="#/">Back to the overview</a></p> : may(view.scope) ? view.show(rest) : session.value === undefined ? <p class="faint">Loading…</p> : <p>This takes the scope <code>{view.scope}</code>, which this session does not have.</p>}
+          {!view ? <p>There is nothing here. <a href="#/">Back to the overview</a></p> : may(view.scope) ? view.show(rest) : session.value === undefined ? <p class="faint">Loading…</p> : <p>This needs the scope <code>{view.scope}</code>, which this session does not have.</p>}
         </Guard>
       </main>
     </>

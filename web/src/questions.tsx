@@ -44,8 +44,8 @@ function Ask({ question, later, done }: AskProps) {
       <h2 id={title}><Said text={question.plugin} /> asks</h2>
       <div class="stack">
         <p class="asked"><Said text={question.title} /></p>
-        {isUrl ? <><p>It wants you to open this page. Look at where it leads first; it is not opened from here:</p><Code text={question.url ?? ""} label="The page" /></> : Object.keys(schema.properties ?? {}).length > 0 && <SchemaForm schema={schema} values={values} set={setValues} />}
-        <p class="faint">Your answer goes to this plugin and to nobody else. <Left until={question.deadline_at} /></p>
+        {isUrl ? <><p>It asks you to open this page. Check the address first; it is not opened from here:</p><Code text={question.url ?? ""} label="The page" /></> : Object.keys(schema.properties ?? {}).length > 0 && <SchemaForm schema={schema} values={values} set={setValues} />}
+        <p class="faint">Your answer goes only to this plugin. <Left until={question.deadline_at} /></p>
       </div>
       <div class="actions end">
         <button type="button" class="plain" onClick={later}>Later</button>
@@ -67,7 +67,7 @@ export function Questions({ place }: { place: string[] }) {
   const before = useRef<Question | undefined>(undefined);
   useEffect(() => {
     const gone = before.current;
-    if (gone && gone.id !== answered.current && asked.value && !waiting.some((one) => one.id === gone.id)) note("failed", `What ${gone.plugin} asked is no longer waiting.`, "Somebody else answered it, its time was over, or the call ended.");
+    if (gone && gone.id !== answered.current && asked.value && !waiting.some((one) => one.id === gone.id)) note("failed", `The question of ${gone.plugin} is no longer open.`, "Somebody else answered it, it timed out, or the call ended.");
     before.current = shown;
   }, [shown?.id, asked.value]);
   const others = waiting.filter((one) => one !== shown);

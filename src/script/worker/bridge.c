@@ -9,7 +9,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define DEPTH_MAX 128
+#define DEPTH_MAX      128
+#define ENVELOPE_BYTES 512 /* of a line, around a value */
 
 /* -- into Lua ---------------------------------------------------------------------------------- */
 
@@ -116,14 +117,21 @@ struct writing {
 
 static void write_value(lua_State *lua, const struct writing *writing, int index, unsigned depth);
 
+/* Before so many bytes more: what was written may have become longer than it was. */
+static void check_size(lua_State *lua, const struct writing *writing, size_t more)
+{
+    size_t length = writing->out->length;
+    if (length > writing->bytes_max || more > writing->bytes_max - length)
+        luaL_error(lua, "the value is larger than %d bytes", (int)writing->bytes_max);
+}
+
 static void write_text(lua_State *lua, const struct writing *writing, int index)
 {
     struct kg_str text;
     text.data = lua_tolstring(lua, index, &text.length);
     if (kg_utf8_valid(text) != text.length)
         luaL_error(lua, "a string is not UTF-8");
-    if (text.length > writing->bytes_max - writing->out->length)
-        luaL_error(lua, "the value is larger than %d bytes", (int)writing->bytes_max);
+    check_size(lua, writing, text.length);
     kg_json_put_string(writing->out, text);
 }
 
@@ -233,8 +241,7 @@ static void write_table(lua_State *lua, const struct writing *writing, int index
 
 static void write_value(lua_State *lua, const struct writing *writing, int index, unsigned depth)
 {
-    if (writing->out->length > writing->bytes_max)
-        luaL_error(lua, "the value is larger than %d bytes", (int)writing->bytes_max);
+    check_size(lua, writing, 0);
     switch (lua_type(lua, index)) {
     case LUA_TBOOLEAN:
         kg_buf_text(writing->out, lua_toboolean(lua, index) ? "true" : "false");
@@ -255,11 +262,13 @@ static void write_value(lua_State *lua, const struct writing *writing, int index
 
 void bridge_write(lua_State *lua, int index, struct kg_buf *out)
 {
-    struct writing writing = {.out = out, .bytes_max = (size_t)runner_of(lua)->options->line_bytes};
+    struct writing writing = {
+        .out = out, .bytes_max = (size_t)runner_of(lua)->options->line_bytes - ENVELOPE_BYTES};
     int value = lua_absindex(lua, index);
     luaL_checkstack(lua, 6, "JSON");
     lua_rawgeti(lua, LUA_REGISTRYINDEX, runner_of(lua)->arrays);
     writing.arrays = lua_gettop(lua);
     write_value(lua, &writing, value, 0);
+    check_size(lua, &writing, 0);
     lua_pop(lua, 1);
 }

@@ -10,19 +10,24 @@
 #include <unistd.h>
 
 #define LOG_LINE_MAX 4096
+#define WORDS_MAX    4096 /* of an error */
 #define SLEEP_MAX_MS 500
 
 const char calls_ask_mark = 0;
 
 /* -- texts ------------------------------------------------------------------------------------- */
 
+static struct kg_str cut(struct kg_str text, size_t length)
+{
+    return kg_str_first(text, text.length < length ? text.length : length);
+}
+
 /* Lines of what is written to stderr are the log of the plugin. */
 void calls_log(struct runner *runner, const char *level, struct kg_str words)
 {
     kg_auto(kg_buf_free) struct kg_buf line = {0};
     kg_buf_printf(&line, "%s: ", level);
-    kg_buf_escaped(&line, kg_str_first(words, words.length < LOG_LINE_MAX ? words.length
-                                                                          : (size_t)LOG_LINE_MAX));
+    kg_buf_escaped(&line, cut(words, LOG_LINE_MAX));
     kg_buf_char(&line, '\n');
     (void)kg_write_all(runner->log_fd, line.data, line.length);
 }
@@ -39,7 +44,7 @@ void calls_put_error(lua_State *lua, struct kg_buf *out)
     struct kg_str text = KG_STR_NULL;
     if (lua_type(lua, -1) == LUA_TSTRING) {
         text.data = lua_tolstring(lua, -1, &text.length);
-        kg_buf_escaped(out, text);
+        kg_buf_escaped(out, cut(text, WORDS_MAX));
         return;
     }
     const char *type = luaL_typename(lua, -1);
@@ -48,7 +53,7 @@ void calls_put_error(lua_State *lua, struct kg_buf *out)
     if (lua_pcall(lua, 1, 1, 0) == LUA_OK)
         text.data = lua_tolstring(lua, -1, &text.length);
     kg_buf_printf(out, "an error that is a %s: ", type);
-    kg_buf_escaped(out, text.data ? text : KG_STR("(without words)"));
+    kg_buf_escaped(out, text.data ? cut(text, WORDS_MAX) : KG_STR("(without words)"));
     lua_pop(lua, 1);
 }
 

@@ -89,6 +89,8 @@ struct runner *runner_new(const struct options *options, int in_fd, int out_fd, 
 void runner_free(struct runner *runner);
 /* Up to the end of stdin, or a shutdown. 0 or a negative errno. */
 int runner_serve(struct runner *runner);
+/* Runs a timer that is due; how long it was until that one, in ms; negative: there is none. */
+int runner_run_due(struct runner *runner);
 /* One line as it would have come; for the fuzzer. */
 void runner_take(struct runner *runner, struct kg_str line);
 /*

@@ -7,6 +7,7 @@ local setmetatable, tonumber, tostring, type = setmetatable, tonumber, tostring,
 local yield, running = coroutine.yield, coroutine.running
 local format, lower, match, sub = string.format, string.lower, string.match, string.sub
 local concat, insert, remove, sort = table.concat, table.insert, table.remove, table.sort
+local floor = math.floor
 local utf8 = { len = utf8.len, offset = utf8.offset }
 local encode, decode, words = host.encode, host.decode, host.words
 
@@ -833,6 +834,14 @@ end
 local timers = {} -- {due, every or nil, run}
 local interval_least_ms = 50
 
+local function drop_timer(timer)
+  for i, other in ipairs(timers) do
+    if other == timer then
+      remove(timers, i)
+    end
+  end
+end
+
 local function add_timer(run, after_ms, every_ms)
   if #timers >= host.timers_max then
     raise("kage.timer: a script has at most %d timers", host.timers_max)
@@ -840,11 +849,8 @@ local function add_timer(run, after_ms, every_ms)
   local timer = { due = host.monotonic_ms() + after_ms, every = every_ms, run = run }
   insert(timers, timer)
   return function()
-    for i, other in ipairs(timers) do
-      if other == timer then
-        remove(timers, i)
-      end
-    end
+    timer.every = nil
+    drop_timer(timer)
   end
 end
 
@@ -881,23 +887,13 @@ function dispatch.timer()
   if timer == nil or timer.due > now then
     return
   end
-  timer.due = now + (timer.every or 0)
-  if not timer.every then
-    for i, other in ipairs(timers) do
-      if other == timer then
-        remove(timers, i)
-      end
-    end
-  end
-  local stopped = timer.every == nil
+  drop_timer(timer) -- past its budget nothing below is reached, and it is not tried again
   local ok, problem = pcall(timer.run)
   if not ok then
     log("error", format("a timer of '%s' raised: %s", script, words(problem)))
-    for i, other in ipairs(timers) do
-      if not stopped and other == timer then
-        remove(timers, i)
-      end
-    end
+  elseif timer.every then
+    timer.due = now + timer.every
+    insert(timers, timer)
   end
 end
 
@@ -1031,6 +1027,6 @@ return {
       return nil
     end
     local ms = first.due - host.monotonic_ms()
-    return ms > 0 and (ms < 60000 and ms // 1 or 60000) or 0
+    return ms > 0 and (ms < 60000 and floor(ms) or 60000) or 0
   end,
 }

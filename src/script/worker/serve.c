@@ -486,6 +486,14 @@ static int next_due_ms(struct runner *runner)
     return protect(runner, read_due, &due_ms, &words) == 0 ? due_ms : -1;
 }
 
+int runner_run_due(struct runner *runner)
+{
+    int due_ms = next_due_ms(runner);
+    if (due_ms == 0)
+        run(runner, KG_STR_NULL, "timer", KG_STR_NULL);
+    return due_ms;
+}
+
 int runner_serve(struct runner *runner)
 {
     while (runner->failure == 0 && (!runner->ended || runner->lines != NULL)) {
@@ -495,10 +503,7 @@ int runner_serve(struct runner *runner)
             free(line);
             continue;
         }
-        int due_ms = next_due_ms(runner);
-        if (due_ms == 0)
-            run(runner, KG_STR_NULL, "timer", KG_STR_NULL);
-        read_more(runner, due_ms);
+        read_more(runner, runner_run_due(runner));
     }
     return runner->failure;
 }

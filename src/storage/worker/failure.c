@@ -33,7 +33,8 @@ static const struct {
 #undef CODE
 };
 
-const char *failure_sqlite_name(int sqlite_code)
+/* "SQLITE_CONSTRAINT_UNIQUE"; that of the primary code for an extended one without a name. */
+static const char *failure_sqlite_name(int sqlite_code)
 {
     for (size_t i = 0; i < KG_COUNT(codes); i++)
         if (codes[i].code == sqlite_code)

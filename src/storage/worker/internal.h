@@ -70,8 +70,6 @@ int failure_set(struct failure *failure, enum kg_code code, const char *rule, co
                 ...) KG_PRINTF(4, 5);
 int failure_sqlite(struct failure *failure, int sqlite_code, const char *message);
 void failure_write(struct kg_json_writer *writer, const struct failure *failure);
-/* "SQLITE_CONSTRAINT_UNIQUE"; that of the primary code for an extended one without a name. */
-const char *failure_sqlite_name(int sqlite_code);
 
 /* -- spans: parts of JSON that is known to be valid -------------------------------------------- */
 

@@ -102,7 +102,6 @@ static void answer(struct worker *worker, struct kg_str line)
 struct held {
     const char *lines;
     size_t answers;
-    uint64_t since_ns;
 };
 
 static bool next_line(const char **at, const char *end, struct kg_str *ret_line)
@@ -148,7 +147,7 @@ static void answer_line(struct worker *worker, struct kg_str line, bool more, st
         kg_buf_str(&worker->out, kg_buf_view(&own));
     }
     if (!was_open && worker->group_open)
-        *held = (struct held){line.data, mark, kg_monotonic_ns()};
+        *held = (struct held){line.data, mark};
 }
 
 static int flush(struct worker *worker, int fd)

@@ -41,13 +41,18 @@ def storm():
 def result(method, params):
     if method == "initialize":
         return {"protocolVersion": "2025-11-25", "serverInfo": {"name": "rude", "version": "1"},
-                "capabilities": {"tools": {"listChanged": True}, "resources": {}}}
+                "capabilities": {"tools": {"listChanged": True}, "resources": {},
+                                 **({"prompts": {}} if RUDE == "prompts" else {})}}
     if method == "tools/list" and RUDE == "pages":
         return {"tools": [], "nextCursor": str(int(params.get("cursor", 0)) + 1)}
     if method == "tools/list":
         return {"tools": TOOLS}
     if method == "tools/call":
         return {"content": [{"type": "text", "text": "fine"}]}
+    if method == "prompts/list":
+        return {"prompts": [{"name": f"prompt number {i}"} for i in range(5000)]}
+    if method == "prompts/get":
+        return {"messages": [{"role": "user", "content": {"type": "text", "text": params["name"]}}]}
     if method == "resources/read":
         return {"contents": [{"uri": params["uri"], "text": json.dumps(told)}]}
     return {} if method == "ping" else None

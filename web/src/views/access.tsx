@@ -18,7 +18,7 @@ function MakeToken({ again }: { again: () => void }) {
       <div class="filters">
         <Field label="Name" problem={problem}>{(id, described) => <input id={id} aria-describedby={described} value={name} onInput={(event) => setName(event.currentTarget.value)} />}</Field>
         <Field label="Expires" help="A span like 12h or 30d, or a date; empty: never.">{(id, described) => <input id={id} aria-describedby={described} value={expires} onInput={(event) => setExpires(event.currentTarget.value)} />}</Field>
-        <Field label="Profile (optional)" help="Of MCP clients: it may use /mcp alone, and there what this profile names.">{(id, described) => <input id={id} aria-describedby={described} value={profile} onInput={(event) => setProfile(event.currentTarget.value)} />}</Field>
+        <Field label="Profile (optional)" help="For MCP clients: it may use only /mcp, and there only what this profile names.">{(id, described) => <input id={id} aria-describedby={described} value={profile} onInput={(event) => setProfile(event.currentTarget.value)} />}</Field>
       </div>
       <fieldset class="checks">
         <legend>What it may do</legend>
@@ -62,7 +62,7 @@ function Tokens() {
                         <td>{one.profile ? <>/mcp, by the profile <Said text={one.profile} /></> : one.scopes.join(", ")}</td>
                         <td><Time at={one.last_used_at} /></td>
                         <td>{one.expired ? <Badge word="failed" /> : one.expires_at ? <Time at={one.expires_at} /> : "never"}</td>
-                        <td><Act kind="plain" label={`Revoke ${one.name}`} act={() => askFirst({ title: `Revoke ${one.name}?`, yes: "Revoke", danger: true, text: <p>Whoever uses it is no longer let in.</p>, act: () => call("DELETE /api/v1/tokens/{id}", { path: { id: one.id } }).then(asked.again) })}>Revoke…</Act></td>
+                        <td><Act kind="plain" label={`Revoke ${one.name}`} act={() => askFirst({ title: `Revoke ${one.name}?`, yes: "Revoke", danger: true, text: <p>Programs that use it lose access.</p>, act: () => call("DELETE /api/v1/tokens/{id}", { path: { id: one.id } }).then(asked.again) })}>Revoke…</Act></td>
                       </tr>
                     ))}
                   </tbody>
@@ -112,7 +112,7 @@ function Secrets() {
       <Shown asked={asked}>
         {({ secrets }) => (
           <Card title="Secrets">
-            {secrets.length === 0 ? <Empty title="No secrets">What plugins and providers need and nobody should read, such as keys of an API, is kept here sealed.</Empty> : (
+            {secrets.length === 0 ? <Empty title="No secrets">Secrets of plugins and providers, such as API keys, are stored sealed.</Empty> : (
               <ul class="lines">
                 {secrets.map((one) => (
                   <li key={one.name}>

@@ -69,7 +69,7 @@ function SecretFields({ secrets, set }: { secrets: Secret[]; set: (secrets: Secr
         </div>
       ))}
       <div><Act act={() => set([...secrets, { name: "", value: "" }])}>Add a secret</Act></div>
-      <div class="help faint">A value is sealed on the daemon's machine, and cannot be read back; the plugin's settings have its name alone.</div>
+      <div class="help faint">A value is sealed on the daemon's machine, and cannot be read back; the plugin's settings only have its name.</div>
     </fieldset>
   );
 }
@@ -93,27 +93,27 @@ function FromSource() {
   return (
     <Card title="From a source">
       <form class="stack" onSubmit={(event) => event.preventDefault()}>
-        <Field label="Source" help="An absolute path of a folder or an archive (.mcpb, too) on the daemon's machine, the URL of a git repository, or npm:PACKAGE for an MCP server of npm.">
+        <Field label="Source" help="The absolute path of a folder or an archive (also .mcpb) on the daemon's machine, the URL of a git repository, or npm:PACKAGE for an MCP server from npm.">
           {(id, described) => <input id={id} aria-describedby={described} class="mono" value={wanted.source} autocomplete="off" spellcheck={false} placeholder="npm:@modelcontextprotocol/server-filesystem" onInput={(event) => set({ source: event.currentTarget.value })} />}
         </Field>
-        <Field label="Version (optional)" help="Of a git repository a tag; of a package its version, a range, or a tag.">
+        <Field label="Version (optional)" help="For a git repository, a tag; for a package, its version, a range, or a tag.">
           {(id, described) => <input id={id} aria-describedby={described} class="mono" value={wanted.version} autocomplete="off" onInput={(event) => set({ version: event.currentTarget.value })} />}
         </Field>
         <details>
           <summary>Options for MCP servers, secrets and grants</summary>
           <div class="stack">
-            <Field label="Name (optional)" help="What the plugin is called here.">{(id, described) => <input id={id} aria-describedby={described} value={wanted.name} autocomplete="off" onInput={(event) => set({ name: event.currentTarget.value })} />}</Field>
-            <Field label="Arguments (optional)" help="What its program is started with, one a line.">{(id, described) => <textarea id={id} aria-describedby={described} class="mono" rows={2} value={wanted.args} onInput={(event) => set({ args: event.currentTarget.value })} />}</Field>
+            <Field label="Name (optional)" help="The plugin's name in kaged.">{(id, described) => <input id={id} aria-describedby={described} value={wanted.name} autocomplete="off" onInput={(event) => set({ name: event.currentTarget.value })} />}</Field>
+            <Field label="Arguments (optional)" help="The arguments of its program, one per line.">{(id, described) => <textarea id={id} aria-describedby={described} class="mono" rows={2} value={wanted.args} onInput={(event) => set({ args: event.currentTarget.value })} />}</Field>
             <Field label="Environment (optional)" help="NAME=value, one a line. Keys and passwords belong below." problem={wrongLine && `${wrongLine} is not NAME=value`}>
               {(id, described) => <textarea id={id} aria-describedby={described} class="mono" rows={2} value={wanted.env} spellcheck={false} onInput={(event) => set({ env: event.currentTarget.value })} />}
             </Field>
             {may("admin") && <SecretFields secrets={wanted.secrets} set={(secrets) => set({ secrets })} />}
-            <Field label="Grants (optional)" help="Capabilities that you give it besides what it asks for, one a line: read:fs:/srv/docs, net:api.example.org:443.">{(id, described) => <textarea id={id} aria-describedby={described} class="mono" rows={2} value={wanted.grants} spellcheck={false} onInput={(event) => set({ grants: event.currentTarget.value })} />}</Field>
+            <Field label="Grants (optional)" help="Capabilities to grant in addition to what it asks for, one per line: read:fs:/srv/docs, net:api.example.org:443.">{(id, described) => <textarea id={id} aria-describedby={described} class="mono" rows={2} value={wanted.grants} spellcheck={false} onInput={(event) => set({ grants: event.currentTarget.value })} />}</Field>
           </div>
         </details>
         <div class="actions"><Act submits kind="primary" disabled={wanted.source.trim() === "" || !!wrong} act={fetch}>Fetch and review</Act>{wrong && <span class="faint"><Said text={wrong} /></span>}</div>
       </form>
-      <p class="faint">A cage fetches it into a quarantine, and you see all that it may do. Nothing is installed before you approve it.</p>
+      <p class="faint">A cage fetches it into a quarantine, and you see everything it may do. Nothing is installed before you approve it.</p>
     </Card>
   );
 }
@@ -151,7 +151,7 @@ async function showScript(file: File): Promise<void> {
     danger: true,
     text: (
       <>
-        <p>It hears what is said in your conversations and may change it. It sees no file and no network; it runs from now on.</p>
+        <p>It sees what is said in your sessions and may change it. It has no access to files or the network. It runs from now on.</p>
         <Code text={source} label="The script" />
       </>
     ),
@@ -197,7 +197,7 @@ function FoundRow({ server }: { server: Found }) {
         <strong><Said text={server.name} /></strong> <span class="faint"><Said text={server.client || server.files[0]} /></span> {server.installed && <span class="tag">installed</span>} {server.disabled && <span class="tag">switched off there</span>}
         <div class="faint"><Said text={server.source ?? server.why} /></div>
         {server.instead && <div class="faint">The same server from npm: <code>npm:<Said text={server.instead} /></code></div>}
-        {unset.length > 0 && <div class="faint">It needs a secret that the file does not hold: <code><Said text={unset.map((one) => one.name).join(", ")} /></code></div>}
+        {unset.length > 0 && <div class="faint">It needs a secret that is not in the file: <code><Said text={unset.map((one) => one.name).join(", ")} /></code></div>}
       </div>
       {server.source && may("admin") && <Act label={`Import ${server.name}`} act={() => takeOver(server)}>Import…</Act>}
     </li>
@@ -213,7 +213,7 @@ function OfClients() {
         <Shown asked={asked}>
           {(found) => found === null ? <p class="faint">Looking…</p> : (
             <>
-              {found.servers.length === 0 ? <Empty title="No server was found">{found.files.length === 0 ? "No client keeps a file where this daemon's user can read it." : `${plural(found.files.length, "file")} of clients, and no server in them.`}</Empty> : <ul class="refusals">{found.servers.map((one) => <FoundRow key={one.plugin} server={one} />)}</ul>}
+              {found.servers.length === 0 ? <Empty title="No server was found">{found.files.length === 0 ? "No client has a file that the daemon's user can read." : `${plural(found.files.length, "file")} of clients, and no server in them.`}</Empty> : <ul class="refusals">{found.servers.map((one) => <FoundRow key={one.plugin} server={one} />)}</ul>}
               {found.problems.map((one) => <div key={one} class="caution"><Said text={one} /></div>)}
             </>
           )}
@@ -226,13 +226,13 @@ function OfClients() {
 // -- what came with kaged ---------------------------------------------------------------------------------
 
 const OURS: [string, string][] = [
-  ["notes", "Notes that agents write down, and find again by their words."],
+  ["notes", "Notes that agents write, and find by full-text search."],
   ["workspace", "Reads, searches and edits the files of a project, and runs declared programs there."],
   ["memory-markdown", "Agents' memory in markdown files that people can read and edit."],
   ["smart-compactor", "Compacts a context by rules that can be read, without a model, and says why."],
   ["ollama", "Lists, shows and pulls the models of an Ollama server on this machine."],
   ["presets", "Shell presets in a folder, installed where the operator's shells find them."],
-  ["echo", "Gives back what it is told; the smallest whole plugin."],
+  ["echo", "Echoes what it is sent; the smallest complete plugin."],
 ];
 
 function CameWithUs() {

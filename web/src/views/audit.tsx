@@ -72,8 +72,8 @@ const restOf = (event: Event): string =>
 
 async function verify(): Promise<void> {
   const report = await call("POST /api/v1/audit/verify");
-  if (report.problem) note("failed", report.problem, "The log was changed, or damaged, since it was written.");
-  else note("done", `The audit log is whole: ${plural(report.files, "file")}, ${plural(report.blocks, "block")}, ${plural(report.events, "event")}${report.unsealed ? `; ${plural(report.unsealed, "line")} not sealed yet` : ""}.`);
+  if (report.problem) note("failed", report.problem, "The log was changed or damaged since it was written.");
+  else note("done", `The audit log is intact: ${plural(report.files, "file")}, ${plural(report.blocks, "block")}, ${plural(report.events, "event")}${report.unsealed ? `; ${plural(report.unsealed, "line")} not sealed yet` : ""}.`);
 }
 
 export function Audit() {

@@ -46,11 +46,11 @@ function Snippets({ profiles, chosen }: { profiles: Profile[]; chosen: string })
         )}
         <label class="check"><input type="checkbox" checked={reads} onChange={(event) => setReads(event.currentTarget.checked)} /> Only tools that read</label>
       </div>
-      {way.writes && <><p>{way.words ? "Have kaged write the entry into the client's file; every other byte of it stays:" : "kaged writes the entry into the client's file; every other byte of it stays:"}</p><Command text={["kaged mcp connect", way.key, ...less, "--write"].join(" ")} /></>}
+      {way.writes && <><p>{way.words ? "Let kaged write the entry to the client's file; every other byte stays:" : "kaged writes the entry into the client's file; every other byte of it stays:"}</p><Command text={["kaged mcp connect", way.key, ...less, "--write"].join(" ")} /></>}
       {way.words && <p>{way.writes ? `Or by hand. ${way.words}` : way.words}</p>}
       {way.command && <Command text={way.command(words)} />}
       {way.file && <><Code text={pretty(way.file(words))} label="The snippet" /><div><Act act={() => navigator.clipboard.writeText(pretty(way.file!(words)))} done="Copied.">Copy</Act></div></>}
-      <p class="faint">The folder in which the client starts it is the project: its primary agent's plugins serve. Each runs in its cage, and every call is in the audit log.</p>
+      <p class="faint">The folder in which the client starts it is the project, with the plugins of its primary agent. Each runs in its cage, and every call is in the audit log.</p>
     </Card>
   );
 }
@@ -66,11 +66,11 @@ function MakeProfile({ again }: { again: () => void }) {
     <>
       <div class="filters">
         <Field label="Name" problem={wrongName}>{(id, described) => <input id={id} aria-describedby={described} value={name} onInput={(event) => setName(event.currentTarget.value)} />}</Field>
-        <Field label="Tools" help="Patterns with spaces between: PLUGIN, or PLUGIN.TOOL, with * for anything." problem={wrong && `${wrong} is not a pattern`}>
+        <Field label="Tools" help="Patterns, separated by spaces: PLUGIN, or PLUGIN.TOOL, with * for anything." problem={wrong && `${wrong} is not a pattern`}>
           {(id, described) => <input id={id} aria-describedby={described} class="mono" placeholder="notes files.read_*" value={patterns} onInput={(event) => setPatterns(event.currentTarget.value)} />}
         </Field>
       </div>
-      <label class="check"><input type="checkbox" checked={reads} onChange={(event) => setReads(event.currentTarget.checked)} /> Of those, only tools that read</label>
+      <label class="check"><input type="checkbox" checked={reads} onChange={(event) => setReads(event.currentTarget.checked)} /> Only those that read</label>
       <div class="actions">
         <Act
           disabled={!name || !!wrongName || tools.length === 0 || !!wrong}
@@ -93,7 +93,7 @@ function Profiles({ profiles, again }: { profiles: Profile[]; again: () => void 
   return (
     <Card title="Profiles: what clients may use">
       {profiles.length === 0 ? (
-        <Empty title="No profiles">Without one a client may use every tool that is offered. A profile names some of them; what it does not name is neither listed nor called.</Empty>
+        <Empty title="No profiles">Without a profile, a client may use every tool that is offered. A profile names some of them; others are neither listed nor callable.</Empty>
       ) : (
         <ul class="lines">
           {profiles.map((one) => (
@@ -124,7 +124,7 @@ function Activity() {
         {({ clients, activity, calls }) => (
           <>
             {clients.length === 0 ? (
-              <Empty title="No client is connected">Who is, and what each called last, is shown here.</Empty>
+              <Empty title="No client is connected">Connected clients and their last calls appear here.</Empty>
             ) : (
               <ul class="lines">
                 {clients.map((one, index) => (
@@ -139,7 +139,7 @@ function Activity() {
                 ))}
               </ul>
             )}
-            {activity === "off" && <p class="faint">What they call is not kept: mcp.activity is off.</p>}
+            {activity === "off" && <p class="faint">Calls are not logged: mcp.activity is off.</p>}
             {calls.length > 0 && (
               <div class="scroll" tabIndex={0} role="region" aria-label="Calls of clients">
                 <table>
@@ -164,7 +164,7 @@ export function Connect({ chosen }: { chosen: string }) {
     <>
       <div>
         <h1>Connect</h1>
-        <p class="lead">Clients that speak the Model Context Protocol get every tool that kaged runs, each in its cage, with one entry in their file.</p>
+        <p class="lead">With one entry in its file, an MCP client gets every tool that kaged runs, each in its cage.</p>
       </div>
       <Shown asked={asked}>
         {({ profiles, tcp }) => (

@@ -15,7 +15,7 @@ const TITLES: Record<Summary["kind"], string> = {
   upgrade: "Upgrade",
   approve: "Approve the files of",
   activate: "Let a project use",
-  dev: "Run from its author's folder",
+  dev: "Run from its source folder",
 };
 const nameOf = (consent: Summary): string => consent.plugin ?? consent.source ?? consent.id;
 export const consentEvents = (one: { type: string; event?: string }): boolean => one.type === "audit" && (one.event ?? "").startsWith("consent.");
@@ -51,7 +51,7 @@ export function Consents() {
             <>
               <Card title="Waiting for your decision">
                 {open.length === 0 ? (
-                  <Empty title="Nothing waits">What wants to be installed, upgraded or used by a project is shown here before it is. <a href="#/add">Add a plugin</a></Empty>
+                  <Empty title="Nothing waits">Requests to install or upgrade a plugin, or to use it in a project, appear here first. <a href="#/add">Add a plugin</a></Empty>
                 ) : (
                   <ul class="waiting">{open.map((one) => <li key={one.id}><Row consent={one} /></li>)}</ul>
                 )}
@@ -167,8 +167,8 @@ function Decide({ consent, offer, again }: { consent: Consent; offer: Offer | nu
     <section class="card decide" aria-label="Your decision">
       {offer?.other_source && (
         <div class="problem">
-          <strong>Another source: this is another plugin of that name.</strong>
-          <div>Installed from <code><Said text={offer.installed_from} /></code>, this one from <code><Said text={offer.from} /></code>. It would have the storage, files, settings and grants of the one that is installed.</div>
+          <strong>Another source: this is a different plugin with the same name.</strong>
+          <div>Installed from <code><Said text={offer.installed_from} /></code>, this one from <code><Said text={offer.from} /></code>. It would get the storage, files, settings and grants of the installed one.</div>
           <label class="check"><input type="checkbox" checked={replace} onChange={(event) => setReplace(event.currentTarget.checked)} /> Replace the installed one</label>
         </div>
       )}
@@ -177,7 +177,7 @@ function Decide({ consent, offer, again }: { consent: Consent; offer: Offer | nu
         <label class="check"><input type="checkbox" checked={wider} onChange={(event) => setWider(event.currentTarget.checked)} /> Allow what it could not do before ({plural(offer.capabilities_new, "capability", "capabilities")})</label>
       )}
       {fetches && (
-        <Field label={consent.source ? "Fetch it from elsewhere (optional)" : "Where it is"} help="An absolute path of a folder or an archive on the daemon's machine.">
+        <Field label={consent.source ? "Fetch it from elsewhere (optional)" : "Where it is"} help="The absolute path of a folder or an archive on the daemon's machine.">
           {(id, described) => <input id={id} aria-describedby={described} class="mono" spellcheck={false} value={from} onInput={(event) => setFrom(event.currentTarget.value)} />}
         </Field>
       )}
@@ -249,7 +249,7 @@ export function ConsentView({ id }: { id: string }) {
               {!offer && consent.state === "wanted" && <Card><Facts rows={[["Source", consent.source ? <code><Said text={consent.source} /></code> : "the project does not say where it comes from"], ["Asked for by", consent.raised_by ?? "–"]]} /></Card>}
               {offer && <Offered offer={offer} />}
               {asks && may("consents:write") && <Decide key={consent.state} consent={consent} offer={offer} again={asked.again} />}
-              {consent.state === "done" && consent.plugin && <p><a href={`#/plugins/${encodeURIComponent(consent.plugin)}`}>Look at <Said text={consent.plugin} /></a></p>}
+              {consent.state === "done" && consent.plugin && <p><a href={`#/plugins/${encodeURIComponent(consent.plugin)}`}>Open <Said text={consent.plugin} /></a></p>}
             </>
           );
         }}

@@ -11,7 +11,7 @@ function Doctor() {
     <Shown asked={asked}>
       {({ checks, verdict }) => (
         <Card title="Is this machine ready?" aside={<Badge word={verdict === "full" ? "ok" : verdict === "none" ? "missing" : verdict} />}>
-          <p>{verdict === "full" ? "Plugins run fully caged." : verdict === "degraded" ? "Plugins run caged, with less around them than there could be." : "No plugin can start."}</p>
+          <p>{verdict === "full" ? "Plugins run fully caged." : verdict === "degraded" ? "Plugins run caged, but some layers are missing." : "No plugin can start."}</p>
           <ul class="refusals">
             {checks.map((one) => (
               <li key={one.name}>
@@ -24,7 +24,7 @@ function Doctor() {
               </li>
             ))}
           </ul>
-          <p class="faint">This is what the daemon found at its start. The command looks again, and builds a whole cage to try:</p>
+          <p class="faint">This is what the daemon found at its start. This command checks again, and builds a full cage:</p>
           <Command text="kaged doctor" />
         </Card>
       )}
@@ -46,7 +46,7 @@ function SystemPlugins() {
             {plugins.map((one) => (
               <tr key={one.name}>
                 <td><Said text={one.name} /></td>
-                <td><Badge word={one.state} />{(one.problem ?? one.left_in) && <div><Said text={one.problem ?? `The daemon ended while it was in: ${one.left_in}`} /></div>}</td>
+                <td><Badge word={one.state} />{(one.problem ?? one.left_in) && <div><Said text={one.problem ?? `The daemon ended while it was doing this: ${one.left_in}`} /></div>}</td>
                 <td>{count(one.calls)}</td>
                 <td>{count(one.slow)}</td>
                 <td>{count(one.dropped)}</td>
@@ -73,7 +73,7 @@ export function DaemonView() {
       <Shown asked={asked}>
         {(status) => (
           <>
-            {status.audit_problem && <div class="problem" role="alert"><strong>No call is taken: <Said text={status.audit_problem} /></strong></div>}
+            {status.audit_problem && <div class="problem" role="alert"><strong>No call is accepted: <Said text={status.audit_problem} /></strong></div>}
             {status.tcp_problem && <div class="problem" role="alert"><Said text={status.tcp_problem} /></div>}
             {status.cages !== "full" && <div class="caution" role="alert"><strong>Cages: <Said text={status.cages} /></strong></div>}
             <div class="figures">

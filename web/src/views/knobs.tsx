@@ -150,7 +150,7 @@ export function Knobs({ plugin, title = "Knobs", project, agent, models = [], wi
       {({ knobs }) => {
         if (knobs.length === 0) return <></>;
         const rows = <div class="knobs">{knobs.map((knob) => <KnobRow key={knob.name} knob={knob as Declared} where={where} plugin={plugin} models={models} again={asked.again} />)}</div>;
-        return within ? <section class="stack"><h3><Said text={title} /></h3>{rows}</section> : <Card title={harmless(title)}>{!project && <p class="faint">These are the defaults. A project's view turns them for its agents.</p>}{rows}</Card>;
+        return within ? <section class="stack"><h3><Said text={title} /></h3>{rows}</section> : <Card title={harmless(title)}>{!project && <p class="faint">These are the defaults. The project's view sets them for its agents.</p>}{rows}</Card>;
       }}
     </Shown>
   );

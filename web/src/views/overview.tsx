@@ -157,7 +157,7 @@ function First() {
       <Empty title="No plugin is installed yet">
         <p>A plugin is a folder, an archive, or a git repository with a <code>kaged-plugin.yaml</code>. Try one that came with kaged:</p>
         <Command text="kaged plugin install notes" />
-        <p>or begin your own:</p>
+        <p>or start your own:</p>
         <Command text="kaged plugin new my-plugin" />
       </Empty>
     </Card>
@@ -176,7 +176,7 @@ export function Overview() {
           const { status, plugins, projects, consents } = overview;
           return (
             <>
-              {status.audit_problem && <div class="problem" role="alert"><strong>No call is taken: <Said text={status.audit_problem} /></strong></div>}
+              {status.audit_problem && <div class="problem" role="alert"><strong>No call is accepted: <Said text={status.audit_problem} /></strong></div>}
               <Waiting consents={consents} plugins={plugins} projects={projects} />
               {plugins.length === 0 ? <First /> : (
                 <>

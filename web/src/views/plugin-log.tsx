@@ -41,7 +41,7 @@ export function Log({ name }: { name: string }) {
       {!lines ? (
         <p class="faint">Loading…</p>
       ) : rows.length === 0 ? (
-        <Empty title={wanted ? "No line has this in it" : "It has written nothing"}>{!wanted && "What a plugin writes on stderr is shown here as it comes."}</Empty>
+        <Empty title={wanted ? "No line matches" : "Nothing written yet"}>{!wanted && "The plugin's stderr appears here live."}</Empty>
       ) : (
         <Virtual class="log tall" label="Log" follow={!wanted} rows={rows} height={20} render={(line) => <span title={harmless(line)}>{harmless(line)}</span>} />
       )}

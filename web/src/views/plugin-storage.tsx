@@ -65,7 +65,7 @@ export function Storage({ name }: { name: string }) {
             <Card title="Storage" aside={<Act act={asked.again}>Refresh</Act>}>
               <Facts rows={[["File", <code><Said text={storage.file} /></code>], ["Size", `${bytes(storage.bytes)} of at most ${bytes(storage.bytes_max)}`], ["Requests", count(storage.requests)], ["State", storage.damaged ? "damaged; kaged plugin storage NAME --reset starts over" : "OK"]]} />
               {storage.tables.length === 0 ? (
-                <Empty title="No tables yet">The plugin has made none.</Empty>
+                <Empty title="No tables yet">The plugin has created none.</Empty>
               ) : (
                 <ul class="chips" aria-label="Tables">
                   {storage.tables.map((one) => (

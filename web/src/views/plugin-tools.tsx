@@ -53,15 +53,15 @@ function TryTool({ plugin, tool }: { plugin: Plugin; tool: Tool }) {
     setChosen(made.id);
     asked.again();
   };
-  if (plugin.projects.length === 0) return <p class="faint">Agents call tools, in a session of a project that has the plugin. No project that is loaded has this one.</p>;
+  if (plugin.projects.length === 0) return <p class="faint">Tools are called by agents, in a session of a project that has the plugin. No loaded project has this one.</p>;
   return (
     <Shown asked={asked}>
       {(sessions) =>
         sessions.length === 0 ? (
-          <div class="stack"><p class="faint">Agents call tools, in their sessions. There is none in <Said text={plugin.projects[0]} /> yet.</p><div><Act act={begin}>Start a session</Act></div></div>
+          <div class="stack"><p class="faint">Tools are called by agents, in their sessions. There is none in <Said text={plugin.projects[0]} /> yet.</p><div><Act act={begin}>Start a session</Act></div></div>
         ) : (
           <div class="stack">
-            <Field label="Session" help="The call and its result are kept there.">
+            <Field label="Session" help="The call and its result are recorded there.">
               {(id, described) => (
                 <select id={id} aria-describedby={described} value={chosen || sessions[0].id} onChange={(event) => setChosen(event.currentTarget.value)}>
                   {sessions.map((one) => <option key={one.id} value={one.id}>{`${one.project_id}: ${one.id}`}</option>)}
@@ -94,14 +94,17 @@ function ToolRow({ plugin, tool, again }: { plugin: Plugin; tool: Tool; again: (
         <span class="words"><Said text={tool.description} /></span>
       </summary>
       {tool.danger && <div class="problem"><Said text={tool.danger} /></div>}
-      {tool.state === "changed" && <><p>It changed since it was approved. It is offered as it was; after a yes it would be:</p><Json value={tool.now} /></>}
+      {tool.state === "changed" && <><p>It changed since it was approved. It is offered as it was; if you approve the change, it will be:</p><Json value={tool.now} /></>}
       {may("plugins:write") && (tool.state === "off" || tool.state === "approved") && tool.annotations !== undefined && (
-        <div class="actions">{tool.state === "off" ? <Act act={() => decide({ on: tool.name })}>Switch it on</Act> : <Act act={() => decide({ off: tool.name })}>Switch it off</Act>}</div>
+        <div class="actions">{tool.state === "off" ? <Act act={() => decide({ on: tool.name })}>Turn it on</Act> : <Act act={() => decide({ off: tool.name })}>Turn it off</Act>}</div>
       )}
       {may("sessions:write") && (tool.state === "approved" || tool.state === "changed") && <TryTool plugin={plugin} tool={tool} />}
     </details>
   );
 }
+
+// What a yes is for.
+const after = (tool: Tool) => tool.now ?? tool;
 
 function approve(plugin: Plugin, tools: Schemas["Tools"], again: () => void): void {
   const waits = tools.tools.filter((one) => one.state === "new" || one.state === "changed" || one.state === "gone");
@@ -111,8 +114,15 @@ function approve(plugin: Plugin, tools: Schemas["Tools"], again: () => void): vo
     text: (
       <>
         <p>{plural(waits.length, "tool")} that the server lists will be offered to models with these words:</p>
-        <ul class="lines">{waits.map((one) => <li key={one.name}><code><Said text={one.name} /></code> <Badge word={one.state} /> <Said text={one.description} /></li>)}</ul>
-        {waits.filter((one) => one.danger).map((one) => <div key={one.name} class="problem"><Said text={`${one.name}: ${one.danger}`} /></div>)}
+        <ul class="lines">
+          {waits.map((one) => (
+            <li key={one.name}>
+              <code><Said text={one.name} /></code> <Badge word={one.state} /> <Said text={after(one).description} />
+              {Object.keys(after(one).more ?? {}).length > 0 && <Json value={after(one).more} />}
+            </li>
+          ))}
+        </ul>
+        {waits.filter((one) => after(one).danger).map((one) => <div key={one.name} class="problem"><Said text={`${one.name}: ${after(one).danger}`} /></div>)}
       </>
     ),
     act: async () => {
@@ -147,7 +157,7 @@ export function Tools({ plugin }: { plugin: Plugin }) {
       <Shown asked={asked}>
         {(tools) => (
           <Card title="Tools, for models" aside={tools.waits && may("plugins:write") && <Act kind="primary" act={() => approve(plugin, tools, asked.again)}>Approve the new tools…</Act>}>
-            {tools.tools.length === 0 ? <Empty title="No tools">Models are offered nothing of this plugin.</Empty> : tools.tools.map((tool) => <ToolRow key={tool.full_name} plugin={plugin} tool={tool} again={asked.again} />)}
+            {tools.tools.length === 0 ? <Empty title="No tools">This plugin offers nothing to models.</Empty> : tools.tools.map((tool) => <ToolRow key={tool.full_name} plugin={plugin} tool={tool} again={asked.again} />)}
           </Card>
         )}
       </Shown>

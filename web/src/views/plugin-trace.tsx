@@ -37,7 +37,7 @@ export function Trace({ plugin, again }: { plugin: Schemas["Plugin"]; again: () 
   const record = (wanted: boolean) => call("POST /api/v1/plugins/{name}/trace", { path: { name: plugin.name }, body: { record: wanted } }).then(again);
   return (
     <Card
-      title="What is said with it"
+      title="Its messages"
       aside={
         <>
           <Act act={() => record(!plugin.recording)}>{plugin.recording ? "Stop the recorder" : "Record"}</Act>
@@ -46,7 +46,7 @@ export function Trace({ plugin, again }: { plugin: Schemas["Plugin"]; again: () 
       }
     >
       {records.length === 0 ? (
-        <Empty title={on ? "Nothing was said yet" : "Nothing is followed"}>{on ? "Calls, answers and notifications appear here as they are said." : "Follow shows what is said from now on; secrets are hidden. That somebody follows is in the audit log."}</Empty>
+        <Empty title={on ? "No messages yet" : "Nothing is followed"}>{on ? "Calls, answers and notifications appear here live." : "Follow shows messages from now on; secrets are redacted. The audit log records that somebody follows."}</Empty>
       ) : (
         <Virtual
           class="log tall"

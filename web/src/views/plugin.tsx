@@ -51,7 +51,7 @@ function Actions({ plugin, again }: PartProps) {
         act={async () => {
           const done = await call("POST /api/v1/plugins/{name}/reload", { path });
           const why = done.reasons.length ? `: ${done.reasons.join(", ")}` : "";
-          note("done", { nothing: "Nothing has changed.", read: "Its files were read again.", told: "It was told its new configuration.", restarted: `It was restarted${why}.` }[done.action]);
+          note("done", { nothing: "Nothing has changed.", read: "Its files were reloaded.", told: "It was sent its new configuration.", restarted: `It was restarted${why}.` }[done.action]);
           again();
         }}
       >
@@ -70,7 +70,7 @@ function LastExit({ exit }: { exit: Plugin["last_exit"] }) {
   return (
     <Card title="Last exit" aside={<span class="faint"><Time at={exit.at} /></span>}>
       <p><Said text={exit.words} /></p>
-      {exit.restart_at && <p class="faint">It is started again <Time at={exit.restart_at} />, after {plural(exit.failures, "failure")} in a row.</p>}
+      {exit.restart_at && <p class="faint">It restarts <Time at={exit.restart_at} />, after {plural(exit.failures, "failure")} in a row.</p>}
       {exit.last_stderr.length > 0 && <Code label="Its last lines" text={exit.last_stderr.join("\n")} />}
     </Card>
   );
@@ -87,7 +87,7 @@ function Now({ plugin }: PartProps) {
         <Figure name="Started" value={<Time at={plugin.started_at} />} more={plural(plugin.starts, "start")} />
         <div class="charts">
           <Chart title="Calls per second" times={course.times} lines={[{ name: "all", values: course.rate, colour: "accent" }, { name: "failed", values: course.errors, colour: "bad" }]} />
-          <Chart title="How long they took" times={course.times} least={100} unit={(us) => (us === 0 ? "0" : micros(us))} lines={[{ name: "median", values: course.p50, colour: "accent" }, { name: "p99", values: course.p99, colour: "busy" }]} />
+          <Chart title="Latency" times={course.times} least={100} unit={(us) => (us === 0 ? "0" : micros(us))} lines={[{ name: "median", values: course.p50, colour: "accent" }, { name: "p99", values: course.p99, colour: "busy" }]} />
         </div>
       </div>
       <LastExit exit={plugin.last_exit} />
@@ -121,7 +121,7 @@ function change(plugin: Plugin, what: "grant" | "revoke", capability: string, ag
     text: (
       <>
         <Code text={capability} />
-        <p>{grants ? "Its cage opens this at its next start; if it is running, it is restarted now. It stays until you revoke it." : "Its cage closes this; if it is running, it is restarted."}</p>
+        <p>{grants ? "It applies from the plugin's next start; if it is running, it is restarted now. It stays until you revoke it." : "If the plugin is running, it is restarted without it."}</p>
       </>
     ),
     act: async () => {
@@ -149,7 +149,7 @@ function Capabilities({ plugin, again }: PartProps) {
       ))}
       {plugin.closed?.map((one) => (
         <li key={one}>
-          <s><code><Said text={one} /></code></s> <span class="tag">closed by you</span>
+          <s><code><Said text={one} /></code></s> <span class="tag">revoked by you</span>
           {may("admin") && <Act kind="plain" label={`Grant ${one}`} act={() => change(plugin, "grant", one, again)}>Grant…</Act>}
         </li>
       ))}
@@ -192,7 +192,7 @@ function Refused({ plugin, again }: PartProps) {
                       <strong><Said text={one.what} /></strong>
                       <div class="faint"><Said text={one.reason} />; {plural(one.count, "time")}, last <Time at={one.last} /></div>
                       {one.capability && <div>Would be allowed by <code><Said text={one.capability} /></code></div>}
-                      {one.closed_by && <div>You closed it: <code><Said text={one.closed_by} /></code></div>}
+                      {one.closed_by && <div>You revoked it: <code><Said text={one.closed_by} /></code></div>}
                     </div>
                     {one.capability && may("admin") && <Act act={() => change(plugin, "grant", one.capability!, () => { again(); asked.again(); })}>Grant…</Act>}
                   </li>

@@ -48,7 +48,7 @@ export function Projects() {
         {({ projects }) => (
           <Card title={projects.length ? plural(projects.length, "project") : undefined}>
             {projects.length === 0 ? (
-              <Empty title="No project is loaded">A project says which agents there are and which plugins each has, in <code>.kaged/project.yaml</code>. Load one below, or begin one: <code>kaged project init</code></Empty>
+              <Empty title="No project is loaded">A project declares its agents and the plugins of each, in <code>.kaged/project.yaml</code>. Load one below, or create one: <code>kaged project init</code></Empty>
             ) : (
               <ul class="waiting">
                 {projects.map((one) => (
@@ -120,7 +120,7 @@ function AddPlugin({ project, agent, again }: { project: Project; agent: Agent; 
     <details>
       <summary>Add a plugin</summary>
       <form class="stack" onSubmit={(event) => event.preventDefault()}>
-        <Field label="Plugin" help="The name of one that is installed, or a package: one that is not here yet is waited for. It is written to the project's file.">
+        <Field label="Plugin" help="The name of an installed plugin, or a package: the project waits for one that is not installed yet. It is written to the project's file.">
           {(id, described) => (
             <>
               <input id={id} aria-describedby={described} list={`${id}-names`} autocomplete="off" spellcheck={false} value={plugin} onInput={(event) => setPlugin(event.currentTarget.value)} />
@@ -215,7 +215,7 @@ function Branch({ agents, above, chosen, base }: { agents: Agent[]; above: strin
 function Agents({ project, part, path, again }: { project: Project; part: string; path: string; again: () => void }) {
   const agents = project.agents ?? [];
   const chosen = agents.find((one) => one.path === path) ?? agents[0];
-  if (!chosen) return <Card><Empty title="No agents">The project was not read yet.</Empty></Card>;
+  if (!chosen) return <Card><Empty title="No agents">The project has not been read yet.</Empty></Card>;
   const shown = part === "settings" ? <Settings project={project} agent={chosen} /> : <AgentCard project={project} agent={chosen} again={again} />;
   if (agents.length === 1) return shown;
   return (
@@ -235,7 +235,7 @@ function Problems({ project }: { project: Project }) {
   return (
     <>
       {project.reload_problem && <div class="problem" role="alert"><strong><Said text={project.reload_problem.message} /></strong> <Said text={project.reload_problem.hint} /></div>}
-      {project.held && <div class="caution" role="alert"><strong>A plugin may have changed its files. What is different waits for your reload:</strong><Code text={project.held.map(changeWords).join("\n")} /></div>}
+      {project.held && <div class="caution" role="alert"><strong>A plugin may have changed its files. These changes wait for your reload:</strong><Code text={project.held.map(changeWords).join("\n")} /></div>}
       {(project.problems ?? []).map((one) => (
         <div key={`${one.line}${one.message}`} class={one.severity === "error" ? "problem" : "caution"}>
           <code>{harmless(project.file ?? "")}{one.line > 0 && `:${one.line}:${one.column}`}</code> <Said text={one.message} /> <Said text={one.hint} />

@@ -6,8 +6,8 @@ import { count, plural } from "../words";
 type Moved = Schemas["SessionMoved"];
 export type Move = { act: "undo" | "redo" } | { act: "rewind"; entry: string };
 const QUESTIONS: Record<Move["act"], { title: string; yes: string }> = {
-  undo: { title: "Undo what was said last?", yes: "Undo it" },
-  redo: { title: "Redo what was undone last?", yes: "Redo it" },
+  undo: { title: "Undo the last message?", yes: "Undo it" },
+  redo: { title: "Redo the last undo?", yes: "Redo it" },
   rewind: { title: "Go back to here?", yes: "Go back" },
 };
 
@@ -17,7 +17,7 @@ const ask = (id: string, move: Move, dry: boolean): Promise<Moved> =>
     : call(`POST /api/v1/sessions/{id}/${move.act}`, { path: { id }, body: { dry_run: dry } });
 
 function Files({ files }: { files: Moved["files"] }) {
-  if (!files) return <p>Files stay as they are: no snapshot of them was made for that.</p>;
+  if (!files) return <p>Files stay as they are: there is no snapshot of them.</p>;
   const more = files.change_count - files.changes.length;
   return (
     <>

@@ -74,8 +74,8 @@ const SHOWN: Record<Entry["kind"], (props: EntryProps) => ComponentChild> = {
   injection: ({ entry }) => <div class="injected"><div class="tag">added by {harmless(entry.plugin ?? "a plugin")}</div><Markdown text={textOf(entry.content)} /></div>,
   summary: ({ entry }) => <div class="injected"><div class="tag">summary{entry.plugin ? ` by ${harmless(entry.plugin)}` : ""}</div><Markdown text={textOf(entry.content)} /></div>,
   compaction: ({ entry, all }) => <Compaction entry={entry} all={all} />,
-  checkpoint: () => <p class="faint">The context is too full: the session stopped here until you say how it goes on.</p>,
-  undo: () => <p class="faint">The compaction before was undone.</p>,
+  checkpoint: () => <p class="faint">The context is too full: the session is stopped until you decide how to go on.</p>,
+  undo: () => <p class="faint">The previous compaction was undone.</p>,
   event: ({ entry }) => <p class="faint"><Said text={eventWords(entry.content)} /></p>,
 };
 
@@ -89,7 +89,7 @@ function Compaction({ entry, all }: { entry: Entry; all: Entry[] }) {
       <summary>The context of <Said text={entry.agent} /> was compacted by {harmless(String(member(entry.content, "strategy") ?? "?"))}: {count(Number(member(entry.content, "tokens_before") ?? 0))} → {count(Number(member(entry.content, "tokens_after") ?? 0))} tokens</summary>
       <div class="sides">
         <div><h3>Before: what no model sees any longer ({count(gone.length)})</h3>{gone.length ? <ul class="lines">{gone.map((one) => <li key={one.id}>{harmless(brief(one))}</li>)}</ul> : <p class="faint">Nothing.</p>}</div>
-        <div><h3>After: what stands for it ({count(made.length)})</h3>{made.length ? made.map((one) => <Markdown key={one.id} text={textOf(one.content)} />) : <p class="faint">Nothing: the oldest were dropped.</p>}</div>
+        <div><h3>After: what stands for it ({count(made.length)})</h3>{made.length ? made.map((one) => <Markdown key={one.id} text={textOf(one.content)} />) : <p class="faint">Nothing: the oldest entries were dropped.</p>}</div>
       </div>
     </details>
   );
@@ -106,8 +106,8 @@ function Turned({ props, session, again, follows }: { props: EntryProps; session
         <strong><Said text={speaker(entry)} /></strong>
         <span class="faint"><Time at={entry.created_at} />{entry.tokens > 0 && `, ${count(entry.tokens)} tokens`}</span>
         {entry.pinned && <span class="tag">pinned</span>}
-        {entry.superseded && <span class="tag">no model sees it</span>}
-        {may("sessions:write") && <button type="button" class="plain more" aria-label="What can be done with this entry" aria-expanded={open} onClick={() => setOpen(!open)}>⋯</button>}
+        {entry.superseded && <span class="tag">not shown to models</span>}
+        {may("sessions:write") && <button type="button" class="plain more" aria-label="Actions for this entry" aria-expanded={open} onClick={() => setOpen(!open)}>⋯</button>}
         {may("sessions:write") && (
           <span class="tools">
             {pinnable && <Act kind="plain" act={() => call("POST /api/v1/sessions/{id}/pin", { path, body: { entry: entry.id, pinned: !entry.pinned } }).then(again)}>{entry.pinned ? "Unpin" : "Pin"}</Act>}
@@ -115,7 +115,7 @@ function Turned({ props, session, again, follows }: { props: EntryProps; session
               kind="plain"
               act={async () => {
                 const made = await call("POST /api/v1/sessions/{id}/fork", { path, body: { entry: entry.id } });
-                note("done", "This is the fork: it has all up to here.");
+                note("done", "This is the fork: it has everything up to here.");
                 location.hash = `#/sessions/${made.id}`;
               }}
             >
@@ -191,7 +191,7 @@ function grown(turn: Turn, line: Line): Turn {
 
 function Running({ turn }: { turn: Turn }) {
   return (
-    <div class="transcript" aria-live="polite" aria-label="The turn that runs">
+    <div class="transcript" aria-live="polite" aria-label="The running turn">
       <article class="entry message user"><header><strong>You</strong></header><Markdown text={turn.said} /></article>
       <article class="entry message assistant">
         <header><Badge word="running" /></header>
@@ -229,7 +229,7 @@ async function runCommand(session: Session, command: Command, said: string, tell
 function Answered({ told, close }: { told: Told; close: () => void }) {
   return (
     <div class="injected answered" role="status">
-      <div class="line"><code><Said text={told.said} /></code><Act kind="plain" label="Hide what the command said" act={close}>✕</Act></div>
+      <div class="line"><code><Said text={told.said} /></code><Act kind="plain" label="Hide the command's output" act={close}>✕</Act></div>
       {told.lines.map((line, index) => (line.error ? <div key={index} class="problem"><Said text={line.text} /></div> : <Markdown key={index} text={line.text} />))}
     </div>
   );
@@ -330,7 +330,7 @@ function Contents({ id }: { id: string }) {
         <>
           {context.system && <><h3>System</h3><Code text={context.system} /></>}
           <h3>Messages</h3>
-          <Json value={context.messages} label="What the model would be sent" />
+          <Json value={context.messages} label="What the model would get" />
         </>
       )}
     </Shown>
@@ -357,7 +357,7 @@ function Actions({ session, again }: { session: Session; again: () => void }) {
       <Act
         act={async () => {
           await call("POST /api/v1/sessions/{id}/undo-compact", { path, body: {} });
-          note("done", "The latest compaction is undone.");
+          note("done", "The latest compaction was undone.");
           again();
         }}
       >

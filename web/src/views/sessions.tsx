@@ -8,7 +8,7 @@ import { harmless, plural } from "../words";
 type Session = Schemas["AgentSession"];
 const PAGE = 100;
 export const sessionEvents = (one: { type: string; event?: string }) => one.type === "audit" && /^(session|compaction)\./.test(one.event ?? "");
-export const titleOf = (session: Session): string => session.title ?? "Nothing was said yet";
+export const titleOf = (session: Session): string => session.title ?? "No messages yet";
 
 function Begin() {
   const asked = useAsk(() => call("GET /api/v1/projects"), []);
