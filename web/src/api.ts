@@ -51,7 +51,7 @@ const proof = (): Record<string, string> => (session.value?.csrf ? { "X-Kaged-CS
 // The answer as it comes; one that is an error is thrown.
 export async function send<O extends Operation>(operation: O, request: Request<O> = {}): Promise<Response> {
   const [method, template] = operation.split(" ");
-  const headers: Record<string, string> = { ...proof(), ...request.headers };
+  const headers: Record<string, string> = { ...proof(), ...(request.headers as Record<string, string> | undefined) };
   if (request.body !== undefined) headers["Content-Type"] = "application/json";
   let answer: Response;
   try {

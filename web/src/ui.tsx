@@ -333,7 +333,7 @@ interface MessageProps extends Children {
   set: (text: string) => void;
   say: () => Promise<void>;
   stop?: () => unknown; // while it is answered
-  box: RefObject<HTMLTextAreaElement>;
+  box: RefObject<HTMLTextAreaElement | null>;
   hint?: string;
 }
 export function Message({ to, text, set, say, stop, box, hint = "", children }: MessageProps) {
