@@ -521,6 +521,7 @@ if LONG:
 
         def shout(self, pid="example.acme.shout", version="1.0.0"):
             manifest = MANIFEST.format(pid=pid, version=version, name="shout").replace("Says it louder.", "<img src=x onerror=alert(1)>", 1)
+            manifest += "".join(f"    - {{key: a_{kind}, type: {kind}, description: '<u>{kind}</u>'}}\n" for kind in ("float", "bool", "list", "dict"))
             return archive({"kaged-plugin.yaml": manifest, "shout": "#!/bin/sh\n"})
 
         def upload(self, name, content, place=None):
@@ -539,9 +540,6 @@ if LONG:
                 for scheme in ("dark", "light"):
                     self.browser.scheme(scheme)
                     self.assertEqual(self.browser.axe(), [])
-                shots = os.environ.get("KAGED_TEST_SHOTS")
-                if shots:
-                    self.browser.screenshot(os.path.join(shots, f"{self.id().split('.')[-1]}-{width}.png"), True)
 
         def test_a_package_goes_from_an_upload_to_a_chat(self):
             self.upload("parcels.zip", example())
@@ -549,6 +547,7 @@ if LONG:
             self.see("1.0.0", ".refusals")
             self.browser.wait(".logo canvas:not([hidden])")
             self.see("Without a value it cannot be loaded: api_key", ".caution")
+            self.see("It is required, and has no value yet.", ".help")
             self.browser.fill(self.field("max_results"), "1.5")
             self.see("must be a whole number", ".help.wrong")
             self.browser.fill(self.field("max_results"), "7")
@@ -588,8 +587,14 @@ if LONG:
             self.see("days_left", ".transcript .call")
             self.see("It comes in two days.", ".transcript")
             self.browser.wait(button("Send"))
-            self.see("tokens in", ".transcript")
             self.fits()
+            self.daemon.provider.answers.append(lambda connection: (connection.sendall(STREAM + delta("I begin")), connection.recv(1)))
+            self.browser.fill("textarea[aria-label='Message to Parcel desk']", "And now?")
+            self.browser.click(button("Send"))
+            self.see("I begin", ".transcript")
+            self.browser.click(button("Stop"))
+            self.see("stopped", ".transcript")
+            self.assertIn("KX-1001", json.dumps(self.daemon.provider.requests[-1][1]))
             self.browser.fill(self.field("Who it is", "textarea"), "You are the desk.")
             self.browser.click("section:has(h2:text-is('Model and words')) >> " + button("Save"))
             self.see("stale", "h1 .badge")
@@ -613,8 +618,26 @@ if LONG:
             self.upload("again.zip", self.shout(version="1.0.5"))
             self.see("1.1.0", ".note.failed")
             self.browser.go(f"catalog/{self.org}/example.acme.shout")
+            self.see("<img src=x onerror=alert(1)>", ".lead")
+            self.browser.fill(self.field("volume"), "4")
+            self.browser.fill(self.field("a_float"), "1.25")
+            self.browser.choose(self.field("a_bool", "select"), "true")
+            self.browser.fill(self.field("a_list", "textarea"), '{"no": "list"}')
+            self.see("must be a list", ".help.wrong")
+            self.browser.fill(self.field("a_list", "textarea"), '["one", 2]')
+            self.browser.fill(self.field("a_dict", "textarea"), '{"one": 2}')
+            self.browser.fill(self.field("token"), "t-never-shown-again")
+            self.browser.click(button("Save"))
+            self.browser.wait(button("Remove token…"))
+            status, values = self.daemon.raw("GET", f"/api/orgs/{self.org}/plugins/example.acme.shout/settings")
+            self.assertEqual({one["key"]: one["value"] for one in json.loads(values)["settings"]}, {
+                "volume": 4, "token": "***MASKED***", "a_float": 1.25, "a_bool": True, "a_list": ["one", 2], "a_dict": {"one": 2}})
+            self.assertNotIn("t-never-shown-again", self.browser.evaluate("document.documentElement.outerHTML"))
+            self.browser.click(button("Remove token…"))
+            self.browser.click("dialog >> " + button("Remove"))
+            self.browser.waitGone(button("Remove token…"))
             self.see("asked for, not granted")
-            self.browser.click(button("Grant net:api.example.com:443"))
+            self.browser.click(button("Grant… net:api.example.com:443"))
             self.browser.click("dialog >> " + button("Grant"))
             self.see("api.example.com", ".note.failed")
             self.browser.click("dialog >> " + button("Cancel"))
@@ -625,8 +648,13 @@ if LONG:
             self.browser.waitGone(button("Revoke net:127.0.0.1:8080"))
 
         def test_what_is_no_package_is_refused_in_its_words(self):
-            self.upload("no.zip", b"PK no archive at all", "system")
-            self.browser.wait(".note.failed")
+            self.browser.go("catalog")
+            self.browser.wait(".drop button")
+            self.browser.evaluate("""(() => {
+                const data = new DataTransfer();
+                data.items.add(new File(["PK, and no archive at all"], "no.zip"));
+                document.querySelector(".drop").dispatchEvent(new DragEvent("drop", {dataTransfer: data, bubbles: true, cancelable: true}));
+            })()""")
             self.see("Invalid plugin file", ".note.failed")
             self.see("No packages")
             self.browser.wait(".drop button")
@@ -635,6 +663,7 @@ if LONG:
             self.see("shout", "h1")
             self.browser.go(f"catalog/{self.org}")
             self.see("the system's", ".waiting")
+            self.fits()
             self.assertEqual(self.browser.evaluate("document.querySelectorAll('main img, main script').length"), 0)
 
     class Asked(BrowserTest):

@@ -21,6 +21,7 @@ export interface Schema {
   pattern?: string;
   format?: string;
   writeOnly?: boolean; // never shown, not even while it is typed
+  hidden?: boolean; // of one that is only written: it has a value
 }
 
 export type Values = Record<string, unknown>;
@@ -92,7 +93,7 @@ function JsonControl({ value, set, common }: ControlProps) {
 }
 function SecretControl({ schema, set, common }: ControlProps) {
   const take = (text: string) => set(text === "" ? undefined : typeOf(schema) === "string" ? text : parsed(text));
-  return <input {...common} type="password" autocomplete="new-password" onInput={(event) => take(event.currentTarget.value)} />;
+  return <input {...common} type="password" autocomplete="new-password" placeholder={schema.hidden ? "••••••••" : undefined} onInput={(event) => take(event.currentTarget.value)} />;
 }
 function Control(props: ControlProps) {
   const { schema, value, set, common } = props;

@@ -9,13 +9,15 @@ const TYPES: Record<Setting["type"], string> = { str: "string", int: "integer", 
 const nameOf = (setting: Setting): string => setting.name || setting.key;
 export const isMissing = (setting: Setting): boolean => setting.required && !setting.is_set && setting.default === null;
 
+const sentence = (text: string): string => (/[\p{L}\p{N}]$/u.test(text.trim()) ? `${text.trim()}.` : text);
 function helpOf(setting: Setting): string {
   const secret = setting.is_set ? "It is set, and not shown: what you write replaces it." : "It is sealed, and not shown again.";
   const preset = setting.default === null ? "" : setting.sensitive ? "It has a default." : `Default: ${JSON.stringify(setting.default)}.`;
-  return [setting.description, isMissing(setting) && "Without a value it cannot be loaded.", preset, setting.sensitive && secret].filter(Boolean).join(" ");
+  const need = isMissing(setting) ? "It is required, and has no value yet." : setting.required && "It is required.";
+  return [sentence(setting.description), need, preset, setting.sensitive && secret].filter(Boolean).join(" ");
 }
 function schemaOf(settings: Setting[]): Schema {
-  const rows = settings.map((one): [string, Schema] => [one.key, { type: TYPES[one.type], title: nameOf(one), description: helpOf(one), writeOnly: one.sensitive }]);
+  const rows = settings.map((one): [string, Schema] => [one.key, { type: TYPES[one.type], title: nameOf(one), description: helpOf(one), writeOnly: one.sensitive, hidden: one.sensitive && one.is_set }]);
   return { properties: Object.fromEntries(rows), required: settings.filter((one) => one.required).map((one) => one.key) };
 }
 const shown = (settings: Setting[]): Values => Object.fromEntries(settings.filter((one) => one.is_set && !one.sensitive).map((one) => [one.key, one.value]));

@@ -166,7 +166,7 @@ export function Time({ at }: { at: string | null | undefined }) {
 }
 
 const TONES: Record<string, string> = {
-  running: "good", installed: "good", ok: "good", active: "good", ready: "good", done: "good", approved: "good", live: "good",
+  running: "good", installed: "good", ok: "good", active: "good", enabled: "good", ready: "good", done: "good", approved: "good", live: "good",
   spawning: "busy", stopping: "busy", fetching: "busy", installing: "busy", connecting: "busy",
   degraded: "wait", stale: "wait", wanted: "wait", offered: "wait", pending: "wait", changed: "wait", new: "wait",
   crashed: "bad", missing: "bad", failed: "bad", lost: "bad", not_installed: "bad", wrong_version: "bad", refused: "bad", misconfigured: "bad",

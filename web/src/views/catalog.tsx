@@ -178,11 +178,12 @@ function Grants({ org, pid }: { org: string; pid: string }) {
           const open = declares.filter((one) => !grants.some((given) => given.capability === one));
           return (
             <>
-              {grants.length === 0 && open.length === 0 && <p class="faint">No host, and it asks for none.</p>}
-              <ul class="lines">
-                {grants.map((one) => <li key={one.capability}><code><Said text={one.capability} /></code> <span class="faint">granted <Time at={one.granted_at} />{one.granted_by && <> by <Said text={one.granted_by} /></>}</span> <Act kind="plain" label={`Revoke ${one.capability}`} act={() => revoke(one.capability)}>Revoke</Act></li>)}
-                {open.map((one) => <li key={one}><code><Said text={one} /></code> <span class="faint">asked for, not granted</span> <Act kind="plain" label={`Grant ${one}`} act={() => grant(one)}>Grant…</Act></li>)}
-              </ul>
+              {grants.length + open.length === 0 ? <p class="faint">No host, and it asks for none.</p> : (
+                <ul class="lines">
+                  {grants.map((one) => <li key={one.capability}><code><Said text={one.capability} /></code> <span class="faint">granted <Time at={one.granted_at} />{one.granted_by && <> by <Said text={one.granted_by} /></>}</span> <Act kind="plain" label={`Revoke ${one.capability}`} act={() => revoke(one.capability)}>Revoke</Act></li>)}
+                  {open.map((one) => <li key={one}><code><Said text={one} /></code> <span class="faint">asked for, not granted</span> <Act kind="plain" label={`Grant… ${one}`} act={() => grant(one)}>Grant…</Act></li>)}
+                </ul>
+              )}
               <p class="faint">The operator lets this org grant: {org_may.length > 0 ? <code><Said text={org_may.join(", ")} /></code> : "nothing (catalog.org_may)"}.</p>
               <form class="stack" onSubmit={(event) => event.preventDefault()}>
                 <Field label="Grant a host" help="net:HOST:PORT">{(id, described) => <input id={id} aria-describedby={described} class="mono" autocomplete="off" placeholder="net:api.example.org:443" value={wanted} onInput={(event) => setWanted(event.currentTarget.value)} />}</Field>

@@ -26,7 +26,7 @@ function grown(turn: Turn, event: string, data: Data): Turn {
     case "error":
       return and({ error: String(data.message) });
     case "metadata":
-      return { ...turn, end: `${count(Number(data.input_tokens))} tokens in, ${count(Number(data.output_tokens))} out${data.stop && data.stop !== "stop" ? `; it ended by ${data.stop}` : ""}` };
+      return { ...turn, end: [data.stop === "stop" ? "" : data.stop, data.output_tokens ? `${count(Number(data.input_tokens))} tokens in, ${count(Number(data.output_tokens))} out` : ""].filter(Boolean).join(", ") };
     default:
       return turn;
   }

@@ -3,7 +3,7 @@ import { useState } from "preact/hooks";
 import { call, type Schemas } from "../api";
 import { useAsk } from "../ask";
 import { type Setting, SettingsForm } from "../settings-form";
-import { Act, askFirst, Badge, Card, Empty, Facts, Field, note, Said, Shown, Time } from "../ui";
+import { Act, askFirst, Badge, Card, Empty, Facts, Field, note, noteError, Said, Shown, Time } from "../ui";
 import { at, Place, usePlaces } from "./catalog";
 import { Chat } from "./orchestrator-chat";
 import { catalogEvents } from "./orgs";
@@ -185,9 +185,9 @@ function AttachedRow({ one, attached, again }: PartProps & { attached: Attached 
           <div class="stack">
             <Field label="Version">
               {(id) => (
-                <select id={id} value={attached.pinned ?? ""} onChange={(event) => void hold(event.currentTarget.value || null)}>
+                <select id={id} value={attached.pinned ?? ""} onChange={(event) => hold(event.currentTarget.value || null).catch(noteError)}>
                   <option value="">The latest at each load</option>
-                  {versions.map((each) => <option key={each.id} value={each.version}>{each.version}</option>)}
+                  {[...new Set(versions.map((each) => each.version))].map((each) => <option key={each}>{each}</option>)}
                 </select>
               )}
             </Field>
@@ -196,7 +196,7 @@ function AttachedRow({ one, attached, again }: PartProps & { attached: Attached 
           </div>
         )}
       </Shown>
-      <div class="actions"><Act kind="plain" disabled={one.active_plugin_ids.length < 2} label={`Detach ${attached.pid}`} act={detach}>Detach</Act></div>
+      <div class="actions"><Act disabled={one.active_plugin_ids.length < 2} label={`Detach the package ${attached.pid}`} act={detach}>Detach the package</Act></div>
     </details>
   );
 }
