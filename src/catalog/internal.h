@@ -10,7 +10,6 @@
 #define CATALOG_ORGS_MAX          10000
 #define CATALOG_PRINCIPALS_MAX    100000
 #define CATALOG_ORCHESTRATORS_MAX 20000
-#define CATALOG_NAME_MAX          200 /* bytes of a name */
 
 struct catalog_principal {
     char id[CATALOG_ID_TEXT];
