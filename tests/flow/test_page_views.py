@@ -45,6 +45,14 @@ class BrowserTest(FlowTest):
     def see(self, text, selector="main"):
         return self.browser.wait_text(selector, text)
 
+    def drop(self, name, text):
+        self.browser.wait(".drop button")
+        self.browser.evaluate(f"""(() => {{
+            const data = new DataTransfer();
+            data.items.add(new File([{json.dumps(text)}], {json.dumps(name)}));
+            document.querySelector(".drop").dispatchEvent(new DragEvent("drop", {{dataTransfer: data, bubbles: true, cancelable: true}}));
+        }})()""")
+
     def api(self, method, path, body=None, status=200):
         answer = self.daemon.api(method, path, body)
         self.assertEqual(answer[0], status, answer[1])
@@ -235,11 +243,7 @@ if LONG:
         def test_a_script_that_is_dropped_is_read_before_it_is_let_in(self):
             self.browser.go("add")
             self.browser.wait(".drop")
-            self.browser.evaluate("""(() => {
-                const data = new DataTransfer();
-                data.items.add(new File(["-- <b>words</b>\\n"], "dropped.lua"));
-                document.querySelector(".drop").dispatchEvent(new DragEvent("drop", {dataTransfer: data, bubbles: true, cancelable: true}));
-            })()""")
+            self.drop("dropped.lua", "-- <b>words</b>\n")
             self.see("-- <b>words</b>", "dialog pre")
             self.browser.click("dialog >> " + button("Add it"))
             self.see("The script dropped is added.", ".notes")
@@ -650,11 +654,7 @@ if LONG:
         def test_what_is_no_package_is_refused_in_its_words(self):
             self.browser.go("catalog")
             self.browser.wait(".drop button")
-            self.browser.evaluate("""(() => {
-                const data = new DataTransfer();
-                data.items.add(new File(["PK, and no archive at all"], "no.zip"));
-                document.querySelector(".drop").dispatchEvent(new DragEvent("drop", {dataTransfer: data, bubbles: true, cancelable: true}));
-            })()""")
+            self.drop("no.zip", "PK, and no archive at all")
             self.see("Invalid plugin file", ".note.failed")
             self.see("No packages")
             self.browser.wait(".drop button")

@@ -73,7 +73,8 @@ async function send(place: string, file: File, tell: (words: string) => void): P
 }
 
 function Tags({ one }: { one: Package }) {
-  return <>{[one.tag, ...one.capabilities].filter(Boolean).map((tag) => <span key={tag} class="tag"><Said text={tag} /></span>)}</>;
+  const tags = new Set([one.tag ?? "", ...one.capabilities].filter(Boolean));
+  return <span class="chips">{[...tags].map((tag) => <span key={tag} class="tag"><Said text={tag} /></span>)}</span>;
 }
 
 function PackageRow({ one, place }: { one: Package; place: string }) {
@@ -81,7 +82,7 @@ function PackageRow({ one, place }: { one: Package; place: string }) {
     <li>
       <a href={at("catalog", place, one.pid)}>
         <Logo one={one} />
-        <span class="what"><strong><Said text={one.name} /></strong> <Said class="faint" text={one.version} /> <Tags one={one} /><span class="faint block"><Said text={one.description} /></span><Said class="faint mono" text={one.pid} /></span>
+        <span class="what"><strong><Said text={one.name} /></strong> <Said class="faint" text={one.version} /><span class="faint block"><Said text={one.description} /></span><Said class="faint mono" text={one.pid} /><Tags one={one} /></span>
         {place !== SYSTEM && <span class="tag">{one.source === "org" ? "the org's" : "the system's"}</span>}
         <Badge word={one.enabled ? "enabled" : "disabled"} />
       </a>
@@ -223,7 +224,7 @@ export function PackageView({ place, pid }: { place: string; pid: string }) {
                 <div>
                   <h1><Said text={one.name} /> <small><Said text={one.version} /></small> <Badge word={one.enabled ? "enabled" : "disabled"} /></h1>
                   <p class="lead"><Said text={one.description} /></p>
-                  <div class="chips"><Tags one={one} /></div>
+                  <Tags one={one} />
                 </div>
               </div>
             </div>
