@@ -242,7 +242,6 @@ if LONG:
 
         def test_a_script_that_is_dropped_is_read_before_it_is_let_in(self):
             self.browser.go("add")
-            self.browser.wait(".drop")
             self.drop("dropped.lua", "-- <b>words</b>\n")
             self.see("-- <b>words</b>", "dialog pre")
             self.browser.click("dialog >> " + button("Add it"))
