@@ -1,6 +1,6 @@
 // Makes TypeScript's view of the API from the daemon's own OpenAPI document, on stdout:
 //   Schemas     the shapes by their names
-//   Operations  "GET /api/v1/plugins/{name}": what its path and query take, its body and its answer
+//   Operations  "GET /api/v1/plugins/{name}": what its path, query and headers take, its body and its answer
 // usage: node client.mjs OPENAPI.json
 import { readFileSync } from "node:fs";
 
@@ -69,7 +69,7 @@ function parametersType(operation, where) {
 function operationType(operation) {
   const good = Object.values(operation.responses).find((answer) => !answer.$ref);
   return `{ path: ${parametersType(operation, "path")}; query: ${parametersType(operation, "query")}; ` +
-    `body: ${contentType(operation.requestBody?.content)}; answer: ${contentType(good?.content)} }`;
+    `headers: ${parametersType(operation, "header")}; body: ${contentType(operation.requestBody?.content)}; answer: ${contentType(good?.content)} }`;
 }
 
 const lines = ["export interface Schemas {"];

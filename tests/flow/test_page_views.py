@@ -9,12 +9,15 @@ import subprocess
 import threading
 import unittest
 
+import python_runtime
 from archives import make_zip
 from browser import Browser, skip_reason
 from harness import BUILD, PATIENCE, PLUGINS, ROOT, Daemon, FlowTest, main, wait_for
 from mcp_client import Client, approve_tools
 from models import STREAM, delta
 from page_world import ANSWER, PageWorld, calls, slowly
+from test_catalog_packages import MANIFEST, archive
+from test_orchestrators import example
 
 LONG = os.environ.get("KAGED_TEST_LONG") == "1"
 PAGE = os.path.isdir(os.path.join(ROOT, "build/web/files"))
@@ -41,6 +44,14 @@ class BrowserTest(FlowTest):
 
     def see(self, text, selector="main"):
         return self.browser.wait_text(selector, text)
+
+    def drop(self, name, text):
+        self.browser.wait(".drop button")
+        self.browser.evaluate(f"""(() => {{
+            const data = new DataTransfer();
+            data.items.add(new File([{json.dumps(text)}], {json.dumps(name)}));
+            document.querySelector(".drop").dispatchEvent(new DragEvent("drop", {{dataTransfer: data, bubbles: true, cancelable: true}}));
+        }})()""")
 
     def api(self, method, path, body=None, status=200):
         answer = self.daemon.api(method, path, body)
@@ -86,7 +97,8 @@ if LONG:
 
         def test_each_view_is_right_wide_and_narrow_for_everybody(self):
             places = ["", "consents", "projects", "projects/garden", "projects/garden/settings", "sessions",
-                      f"sessions/{self.session}", "audit", "add", "connect", "connect/cursor", "orgs", "access", "daemon",
+                      f"sessions/{self.session}", "audit", "add", "connect", "connect/cursor", "orgs", "catalog",
+                      "orchestrators", "access", "daemon",
                       *(f"plugins/notes/{part}" for part in ("now", "cage", "refused", "tools", "log", "storage", "trace"))]
             for place in places:
                 with self.subTest(place):
@@ -230,12 +242,7 @@ if LONG:
 
         def test_a_script_that_is_dropped_is_read_before_it_is_let_in(self):
             self.browser.go("add")
-            self.browser.wait(".drop")
-            self.browser.evaluate("""(() => {
-                const data = new DataTransfer();
-                data.items.add(new File(["-- <b>words</b>\\n"], "dropped.lua"));
-                document.querySelector(".drop").dispatchEvent(new DragEvent("drop", {dataTransfer: data, bubbles: true, cancelable: true}));
-            })()""")
+            self.drop("dropped.lua", "-- <b>words</b>\n")
             self.see("-- <b>words</b>", "dialog pre")
             self.browser.click("dialog >> " + button("Add it"))
             self.see("The script dropped is added.", ".notes")
@@ -497,6 +504,166 @@ if LONG:
             self.browser.press("Enter")
             self.see("Consents", "h1")
             self.assertEqual(self.browser.evaluate("document.activeElement.id"), "main")
+
+    class Packages(BrowserTest):
+        """From an upload to a chat, in an org and for all."""
+
+        @classmethod
+        def setUpClass(cls):
+            subprocess.run([os.path.join(ROOT, "scripts/share"), "cadence"], check=True, stdout=subprocess.DEVNULL)
+            tree = python_runtime.root()
+            cls.share(PageWorld(config={"limits.initialize_timeout_ms": 60000,
+                                        "catalog.org_may.acme": ["net:127.0.0.1:8080"],
+                                        **({"catalog.runtimes.python.root": tree} if tree else {})}))
+            status, made = cls.daemon.raw("POST", "/api/admin/orgs", json.dumps({"name": "acme", "domain": "acme.example"}))
+            assert status == 201, made
+            cls.org = json.loads(made)["org_id"]
+
+        def field(self, label, kind="input"):
+            return f"label:has-text('{label}') >> xpath=.. >> {kind}"
+
+        def shout(self, pid="example.acme.shout", version="1.0.0"):
+            manifest = MANIFEST.format(pid=pid, version=version, name="shout").replace("Says it louder.", "<img src=x onerror=alert(1)>", 1)
+            manifest += "".join(f"    - {{key: a_{kind}, type: {kind}, description: '<u>{kind}</u>'}}\n" for kind in ("float", "bool", "list", "dict"))
+            return archive({"kaged-plugin.yaml": manifest, "shout": "#!/bin/sh\n"})
+
+        def upload(self, name, content, place=None):
+            path = os.path.join(self.daemon.base, name)
+            with open(path, "wb") as file:
+                file.write(content)
+            self.browser.go(f"catalog/{place or self.org}")
+            self.browser.wait(".drop button")
+            self.browser.setFile("input[type=file]", path)
+
+        def fits(self):
+            """Whether the view is right for everybody, wide and narrow."""
+            for width, height in ((360, 740), (1280, 860)):
+                self.browser.size(width, height)
+                self.assertLessEqual(self.browser.evaluate("document.documentElement.scrollWidth"), width)
+                for scheme in ("dark", "light"):
+                    self.browser.scheme(scheme)
+                    self.assertEqual(self.browser.axe(), [])
+
+        def test_a_package_goes_from_an_upload_to_a_chat(self):
+            self.upload("parcels.zip", example())
+            self.see("Parcels", "h1")
+            self.see("1.0.0", ".refusals")
+            self.browser.wait(".logo canvas:not([hidden])")
+            self.see("Without a value it cannot be loaded: api_key", ".caution")
+            self.see("It is required, and has no value yet.", ".help")
+            self.browser.fill(self.field("max_results"), "1.5")
+            self.see("must be a whole number", ".help.wrong")
+            self.browser.fill(self.field("max_results"), "7")
+            self.browser.fill(self.field("Carrier", "textarea"), "<b>Kestrel</b>")
+            self.browser.click(button("Save"))
+            self.see("Saved.", ".notes")
+            status, values = self.daemon.raw("GET", f"/api/orgs/{self.org}/plugins/example.acme.parcels/settings")
+            told = {one["key"]: one["value"] for one in json.loads(values)["settings"]}
+            self.assertEqual(told, {"api_key": None, "carrier": "<b>Kestrel</b>", "max_results": 7})
+            self.fits()
+            self.browser.go(f"orchestrators/{self.org}")
+            self.see("No orchestrators")
+            self.browser.fill(self.field("Name"), "desk")
+            self.see("5 to 200 characters", ".help.wrong")
+            self.browser.fill(self.field("Name"), "Parcel desk")
+            self.browser.fill(self.field("Model of the operator"), "deep")
+            self.browser.check(".checks input", True)
+            self.browser.click(button("Create"))
+            self.see("Parcel desk", "h1")
+            self.see("not loaded", "h1 .badge")
+            self.browser.click(button("Load"))
+            self.see("api_key", ".note.failed")
+            self.see("api_key", ".problem")
+            self.browser.click("summary:has-text('Parcels')")
+            self.assertEqual(self.browser.evaluate("document.querySelectorAll('input[type=password]').length"), 1)
+            self.browser.fill("input[type=password]", "k-never-shown-again")
+            self.browser.click("details >> " + button("Save"))
+            self.see("It is set, and not shown", "details")
+            self.assertNotIn("k-never-shown-again", self.browser.evaluate("document.documentElement.outerHTML"))
+            self.assertEqual(self.browser.evaluate("document.querySelector('input[type=password]').value"), "")
+            self.browser.click(button("Load"))
+            self.see("ready", "h1 .badge")
+            self.daemon.provider.answers.extend([calls("parcels__estimate_delivery", '{"parcel_id":"KX-1001"}'), slowly("It comes in **two** days.")])
+            self.browser.fill("textarea[aria-label='Message to Parcel desk']", "Where is <i>KX-1001</i>?")
+            self.browser.press("Enter")
+            self.see("Where is <i>KX-1001</i>?", ".transcript")
+            self.see("days_left", ".transcript .call")
+            self.see("It comes in two days.", ".transcript")
+            self.browser.wait(button("Send"))
+            self.fits()
+            self.daemon.provider.answers.append(lambda connection: (connection.sendall(STREAM + delta("I begin")), connection.recv(1)))
+            self.browser.fill("textarea[aria-label='Message to Parcel desk']", "And now?")
+            self.browser.click(button("Send"))
+            self.see("I begin", ".transcript")
+            self.browser.click(button("Stop"))
+            self.see("stopped", ".transcript")
+            self.assertIn("KX-1001", json.dumps(self.daemon.provider.requests[-1][1]))
+            self.browser.fill(self.field("Who it is", "textarea"), "You are the desk.")
+            self.browser.click("section:has(h2:text-is('Model and words')) >> " + button("Save"))
+            self.see("stale", "h1 .badge")
+            self.browser.click(button("Reload"))
+            self.see("ready", "h1 .badge")
+            self.browser.click(button("Unload"))
+            self.see("not loaded", "h1 .badge")
+            self.browser.click(button("Delete…"))
+            self.browser.click("dialog >> " + button("Delete"))
+            self.see("No orchestrators")
+
+        def test_versions_are_disabled_and_enabled_and_hosts_granted(self):
+            self.upload("shout.zip", self.shout())
+            self.see("shout", "h1")
+            self.upload("shout2.zip", self.shout(version="1.1.0"))
+            self.see("1.1.0", "h1")
+            self.browser.click(button("Disable 1.1.0"))
+            self.see("1.0.0", "h1")
+            self.browser.click(button("Enable 1.1.0"))
+            self.see("1.1.0", "h1")
+            self.upload("again.zip", self.shout(version="1.0.5"))
+            self.see("1.1.0", ".note.failed")
+            self.browser.go(f"catalog/{self.org}/example.acme.shout")
+            self.see("<img src=x onerror=alert(1)>", ".lead")
+            self.browser.fill(self.field("volume"), "4")
+            self.browser.fill(self.field("a_float"), "1.25")
+            self.browser.choose(self.field("a_bool", "select"), "true")
+            self.browser.fill(self.field("a_list", "textarea"), '{"no": "list"}')
+            self.see("must be a list", ".help.wrong")
+            self.browser.fill(self.field("a_list", "textarea"), '["one", 2]')
+            self.browser.fill(self.field("a_dict", "textarea"), '{"one": 2}')
+            self.browser.fill(self.field("token"), "t-never-shown-again")
+            self.browser.click(button("Save"))
+            self.browser.wait(button("Remove token…"))
+            status, values = self.daemon.raw("GET", f"/api/orgs/{self.org}/plugins/example.acme.shout/settings")
+            self.assertEqual({one["key"]: one["value"] for one in json.loads(values)["settings"]}, {
+                "volume": 4, "token": "***MASKED***", "a_float": 1.25, "a_bool": True, "a_list": ["one", 2], "a_dict": {"one": 2}})
+            self.assertNotIn("t-never-shown-again", self.browser.evaluate("document.documentElement.outerHTML"))
+            self.browser.click(button("Remove token…"))
+            self.browser.click("dialog >> " + button("Remove"))
+            self.browser.waitGone(button("Remove token…"))
+            self.see("asked for, not granted")
+            self.browser.click(button("Grant… net:api.example.com:443"))
+            self.browser.click("dialog >> " + button("Grant"))
+            self.see("api.example.com", ".note.failed")
+            self.browser.click("dialog >> " + button("Cancel"))
+            self.browser.fill(self.field("Grant a host"), "net:127.0.0.1:8080")
+            self.browser.click("form >> " + button("Grant…"))
+            self.browser.click("dialog >> " + button("Grant"))
+            self.browser.click(button("Revoke net:127.0.0.1:8080"))
+            self.browser.waitGone(button("Revoke net:127.0.0.1:8080"))
+
+        def test_what_is_no_package_is_refused_in_its_words(self):
+            self.browser.go("catalog")
+            self.browser.wait(".drop button")
+            self.drop("no.zip", "PK, and no archive at all")
+            self.see("Invalid plugin file", ".note.failed")
+            self.see("No packages")
+            self.browser.wait(".drop button")
+            self.fits()
+            self.upload("all.zip", self.shout(pid="io.kaged.shout"), "system")
+            self.see("shout", "h1")
+            self.browser.go(f"catalog/{self.org}")
+            self.see("the system's", ".waiting")
+            self.fits()
+            self.assertEqual(self.browser.evaluate("document.querySelectorAll('main img, main script').length"), 0)
 
     class Asked(BrowserTest):
         """Questions of plugins, and commands of scripts."""

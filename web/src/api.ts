@@ -9,6 +9,7 @@ interface Request<O extends Operation> {
   path?: Operations[O]["path"];
   query?: Operations[O]["query"];
   body?: Operations[O]["body"];
+  headers?: Operations[O]["headers"];
   signal?: AbortSignal;
 }
 
@@ -44,11 +45,13 @@ async function errorOf(answer: Response): Promise<ApiError> {
   return new ApiError(message, answer.status, code, hint, problems);
 }
 
+const silence = (): ApiError => new ApiError("the daemon does not answer", 0, "", "it may have been stopped; kaged status says so");
+const proof = (): Record<string, string> => (session.value?.csrf ? { "X-Kaged-CSRF": session.value.csrf } : {});
+
 // The answer as it comes; one that is an error is thrown.
 export async function send<O extends Operation>(operation: O, request: Request<O> = {}): Promise<Response> {
   const [method, template] = operation.split(" ");
-  const headers: Record<string, string> = {};
-  if (session.value?.csrf) headers["X-Kaged-CSRF"] = session.value.csrf;
+  const headers: Record<string, string> = { ...proof(), ...(request.headers as Record<string, string> | undefined) };
   if (request.body !== undefined) headers["Content-Type"] = "application/json";
   let answer: Response;
   try {
@@ -60,7 +63,7 @@ export async function send<O extends Operation>(operation: O, request: Request<O
     });
   } catch (error) {
     if (request.signal?.aborted) throw error;
-    throw new ApiError("the daemon does not answer", 0, "", "it may have been stopped; kaged status says so");
+    throw silence();
   }
   if (!answer.ok) throw await errorOf(answer);
   return answer;
@@ -71,16 +74,47 @@ export async function call<O extends Operation>(operation: O, request: Request<O
   return answer.status === 204 ? (undefined as Answer<O>) : ((await answer.json()) as Answer<O>);
 }
 
-// One JSON object a line, each as soon as it is there.
-export async function* lines(answer: Response): AsyncGenerator<Record<string, unknown>> {
+// A file as the field `file` of a form. fetch would not tell how much of it is sent.
+export function upload<O extends Operation>(operation: O, path: Operations[O]["path"], file: File, tell: (part: number) => void): Promise<Answer<O>> {
+  const [method, template] = operation.split(" ");
+  const form = new FormData();
+  form.set("file", file);
+  return new Promise((resolve, reject) => {
+    const request = new XMLHttpRequest();
+    request.open(method, urlOf(template, path, {}));
+    for (const [name, value] of Object.entries(proof())) request.setRequestHeader(name, value);
+    request.upload.onprogress = (event) => tell(event.loaded / Math.max(event.total, 1));
+    request.onerror = () => reject(silence());
+    request.onload = () => {
+      const answer = new Response(request.responseText, { status: request.status });
+      if (answer.ok) answer.json().then(resolve, reject);
+      else errorOf(answer).then(reject);
+    };
+    request.send(form);
+  });
+}
+
+async function* textLines(answer: Response): AsyncGenerator<string> {
   const reader = answer.body!.pipeThrough(new TextDecoderStream()).getReader();
   let rest = "";
   for (;;) {
     const { value, done } = await reader.read();
     const parts = (rest + (value ?? "")).split("\n");
     rest = done ? "" : parts.pop()!;
-    for (const part of parts) if (part !== "") yield JSON.parse(part);
+    yield* parts;
     if (done) return;
+  }
+}
+// One JSON object a line, each as soon as it is there.
+export async function* lines(answer: Response): AsyncGenerator<Record<string, unknown>> {
+  for await (const line of textLines(answer)) if (line !== "") yield JSON.parse(line);
+}
+// Server-sent events, each with one line of JSON.
+export async function* events(answer: Response): AsyncGenerator<{ event: string; data: Record<string, unknown> }> {
+  let event = "";
+  for await (const line of textLines(answer)) {
+    if (line.startsWith("event: ")) event = line.slice(7);
+    if (line.startsWith("data: ")) yield { event, data: JSON.parse(line.slice(6)) };
   }
 }
 

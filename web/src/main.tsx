@@ -10,9 +10,11 @@ import { Badge, Command, Dialogs, noteError, Notes, Problem } from "./ui";
 import { Access } from "./views/access";
 import { Add } from "./views/add";
 import { Audit } from "./views/audit";
+import { Catalog, PackageView, SYSTEM } from "./views/catalog";
 import { Connect } from "./views/connect";
 import { Consents, ConsentView } from "./views/consents";
 import { DaemonView } from "./views/daemon";
+import { Orchestrators, OrchestratorView } from "./views/orchestrators";
 import { Orgs, OrgView } from "./views/orgs";
 import { Overview } from "./views/overview";
 import { Plugin } from "./views/plugin";
@@ -24,6 +26,7 @@ interface View {
   path: string; // the first word behind the #/
   name: string; // in the navigation; "": not there
   scope: Schemas["Scope"];
+  depth?: number; // how many words of the place are another place; 2
   show: (rest: string[]) => ComponentChild;
 }
 const views: View[] = [
@@ -36,6 +39,8 @@ const views: View[] = [
   { path: "add", name: "Add", scope: "plugins:write", show: () => <Add /> },
   { path: "connect", name: "Connect", scope: "plugins:read", show: ([way = ""]) => <Connect chosen={way} /> },
   { path: "orgs", name: "Orgs", scope: "admin", show: ([id]) => (id ? <OrgView key={id} id={id} /> : <Orgs />) },
+  { path: "catalog", name: "Catalog", scope: "admin", depth: 3, show: ([place = SYSTEM, pid]) => (pid ? <PackageView key={`${place}/${pid}`} place={place} pid={pid} /> : <Catalog key={place} place={place} />) },
+  { path: "orchestrators", name: "Orchestrators", scope: "admin", depth: 3, show: ([org = "", id]) => (id ? <OrchestratorView key={id} org={org} id={id} /> : <Orchestrators key={org} org={org} />) },
   { path: "access", name: "Access", scope: "admin", show: () => <Access /> },
   { path: "daemon", name: "Daemon", scope: "plugins:read", show: () => <DaemonView /> },
 ];
@@ -51,6 +56,7 @@ const LINK_WORDS = { live: "Live", connecting: "Connecting…", lost: "The daemo
 function Frame() {
   const [first, ...rest] = place.value;
   const view = views.find((one) => one.path === first);
+  const here = place.value.slice(0, view?.depth ?? 2).join("/");
   const arrived = useRef(false);
   useEffect(() => {
     document.title = view?.name ? `${view.name} – kaged` : `${rest[0] ?? "kaged"} – kaged`;
@@ -58,7 +64,7 @@ function Frame() {
     arrived.current = true;
     document.querySelector(".bar nav [aria-current]")?.scrollIntoView({ inline: "center", block: "nearest" });
     scrollTo(0, 0);
-  }, [place.value.slice(0, 2).join("/")]);
+  }, [here]);
   return (
     <>
       <a class="skip" href="#main" onClick={(event) => { event.preventDefault(); document.getElementById("main")?.focus(); }}>
@@ -82,7 +88,7 @@ function Frame() {
       {link.value === "lost" && <div class="lost" role="alert">{LINK_WORDS.lost}</div>}
       <Questions place={place.value} />
       <main id="main" tabIndex={-1}>
-        <Guard key={place.value.slice(0, 2).join("/")}>
+        <Guard key={here}>
           {!view ? <p>There is nothing here. <a href="#/">Back to the overview</a></p> : may(view.scope) ? view.show(rest) : session.value === undefined ? <p class="faint">Loading…</p> : <p>This needs the scope <code>{view.scope}</code>, which this session does not have.</p>}
         </Guard>
       </main>

@@ -20,6 +20,8 @@ export interface Schema {
   maxLength?: number;
   pattern?: string;
   format?: string;
+  writeOnly?: boolean; // never shown, not even while it is typed
+  hidden?: boolean; // of one that is only written: it has a value
 }
 
 export type Values = Record<string, unknown>;
@@ -45,6 +47,8 @@ function checkText(schema: Schema, value: string): string | null {
 export function problemOf(schema: Schema, value: unknown, required: boolean): string | null {
   if (value === undefined) return required ? "is needed" : null;
   if (value instanceof SyntaxError) return "is not JSON";
+  if (schema.type === "array" && !Array.isArray(value)) return "must be a list";
+  if (schema.type === "object" && (typeof value !== "object" || value === null || Array.isArray(value))) return "must be an object";
   if (typeof value === "number") return Number.isNaN(value) ? "must be a number" : checkNumber(schema, value);
   return typeof value === "string" && !schema.enum ? checkText(schema, value) : null;
 }
@@ -69,24 +73,31 @@ interface ControlProps {
   schema: Schema;
   value: unknown;
   set: (value: unknown) => void;
-  id: string;
-  described: string;
+  common: { id: string; "aria-describedby": string; "aria-required"?: boolean };
 }
-function JsonControl({ value, set, id, described }: ControlProps) {
+// Of a text the value, or why it is none.
+function parsed(text: string): unknown {
+  try {
+    return text.trim() === "" ? undefined : JSON.parse(text);
+  } catch (error) {
+    return error;
+  }
+}
+function JsonControl({ value, set, common }: ControlProps) {
   const [text, setText] = useState(value === undefined ? "" : pretty(value));
   const take = (next: string) => {
     setText(next);
-    try {
-      set(next.trim() === "" ? undefined : JSON.parse(next));
-    } catch (error) {
-      set(error);
-    }
+    set(parsed(next));
   };
-  return <textarea id={id} aria-describedby={described} class="mono" rows={4} value={text} placeholder="JSON" spellcheck={false} onInput={(event) => take(event.currentTarget.value)} />;
+  return <textarea {...common} class="mono" rows={4} value={text} placeholder="JSON" spellcheck={false} onInput={(event) => take(event.currentTarget.value)} />;
+}
+function SecretControl({ schema, set, common }: ControlProps) {
+  const take = (text: string) => set(text === "" ? undefined : typeOf(schema) === "string" ? text : parsed(text));
+  return <input {...common} type="password" autocomplete="new-password" placeholder={schema.hidden ? "••••••••" : undefined} onInput={(event) => take(event.currentTarget.value)} />;
 }
 function Control(props: ControlProps) {
-  const { schema, value, set, id, described } = props;
-  const common = { id, "aria-describedby": described };
+  const { schema, value, set, common } = props;
+  if (schema.writeOnly) return <SecretControl {...props} />;
   const choices = choicesOf(schema);
   if (choices)
     return (
@@ -122,7 +133,7 @@ export function SchemaForm({ schema, values, set }: { schema: Schema; values: Va
     const problem = values[name] === undefined ? null : problemOf(one, values[name], required);
     return (
       <Field key={name} label={`${harmless(one.title ?? name)}${required ? "" : " (optional)"}`} help={harmless(one.description ?? "")} problem={problem}>
-        {(id, described) => <Control schema={one} value={values[name]} set={(value) => set({ ...values, [name]: value })} id={id} described={described} />}
+        {(id, described) => <Control schema={one} value={values[name]} set={(value) => set({ ...values, [name]: value })} common={{ id, "aria-describedby": described, "aria-required": required }} />}
       </Field>
     );
   });

@@ -1,6 +1,6 @@
 // The parts that views are made of. A text of a plugin is always a text node.
 import { signal } from "@preact/signals";
-import type { ComponentChildren, TargetedEvent } from "preact";
+import type { ComponentChildren, RefObject, TargetedEvent } from "preact";
 import { useEffect, useId, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { ApiError } from "./api";
 import type { Asked } from "./ask";
@@ -166,9 +166,9 @@ export function Time({ at }: { at: string | null | undefined }) {
 }
 
 const TONES: Record<string, string> = {
-  running: "good", installed: "good", ok: "good", active: "good", ready: "good", done: "good", approved: "good", live: "good",
+  running: "good", installed: "good", ok: "good", active: "good", enabled: "good", ready: "good", done: "good", approved: "good", live: "good",
   spawning: "busy", stopping: "busy", fetching: "busy", installing: "busy", connecting: "busy",
-  degraded: "wait", wanted: "wait", offered: "wait", pending: "wait", changed: "wait", new: "wait",
+  degraded: "wait", stale: "wait", wanted: "wait", offered: "wait", pending: "wait", changed: "wait", new: "wait",
   crashed: "bad", missing: "bad", failed: "bad", lost: "bad", not_installed: "bad", wrong_version: "bad", refused: "bad", misconfigured: "bad",
 };
 export function Badge({ word }: { word: string }) {
@@ -284,6 +284,77 @@ export function Command({ text }: { text: string }) {
         Copy
       </Act>
     </div>
+  );
+}
+
+// -- files and messages ---------------------------------------------------------------------------------
+
+interface DropProps {
+  label: string; // of the chooser
+  accept: string;
+  kinds: string; // the same in words
+  take: (file: File, tell: (words: string) => void) => Promise<void>;
+}
+// Takes a file that is dropped or chosen, one at a time.
+export function Drop({ label, accept, kinds, take }: DropProps) {
+  const [over, setOver] = useState(false);
+  const [busy, setBusy] = useState("");
+  const chooser = useRef<HTMLInputElement>(null);
+  const begin = async (file: File | undefined) => {
+    if (!file || busy) return;
+    try {
+      await take(file, (words) => setBusy(`${file.name}${words}`));
+    } catch (error) {
+      noteError(error);
+    } finally {
+      setBusy("");
+    }
+  };
+  const onDrop = (event: TargetedEvent<HTMLDivElement, DragEvent>) => {
+    event.preventDefault();
+    setOver(false);
+    void begin(event.dataTransfer?.files[0]);
+  };
+  const onOver = (event: TargetedEvent<HTMLDivElement, DragEvent>) => {
+    event.preventDefault();
+    setOver(true);
+  };
+  return (
+    <div class={over ? "drop over" : "drop"} onDragOver={onOver} onDragLeave={() => setOver(false)} onDrop={onDrop}>
+      <input ref={chooser} type="file" class="hidden" tabIndex={-1} aria-label={label} accept={accept} onChange={(event) => { void begin(event.currentTarget.files?.[0]); event.currentTarget.value = ""; }} />
+      {busy ? <span role="status"><Said text={busy} /></span> : <><strong>Drop a file here</strong><span class="faint">{kinds}</span><button type="button" onClick={() => chooser.current?.click()}>Choose a file…</button></>}
+    </div>
+  );
+}
+
+interface MessageProps extends Children {
+  to: string;
+  text: string;
+  set: (text: string) => void;
+  say: () => Promise<void>;
+  stop?: () => unknown; // while it is answered
+  box: RefObject<HTMLTextAreaElement | null>;
+  hint?: string;
+}
+export function Message({ to, text, set, say, stop, box, hint = "", children }: MessageProps) {
+  return (
+    <form class="composer" onSubmit={(event) => { event.preventDefault(); void say(); }}>
+      {children}
+      <textarea
+        ref={box}
+        rows={3}
+        aria-label={`Message to ${to}`}
+        placeholder={`Message ${to}. Enter sends, Shift+Enter starts a new line.${hint}`}
+        value={text}
+        onInput={(event) => set(event.currentTarget.value)}
+        onKeyDown={(event) => {
+          if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
+          event.preventDefault();
+          void say();
+        }}
+      />
+      <div class="actions">{stop ? <Act kind="danger" act={stop}>Stop</Act> : <button class="primary" disabled={!text.trim()}>Send</button>}</div>
+    </form>
   );
 }
 

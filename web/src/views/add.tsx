@@ -1,10 +1,9 @@
 // A plugin from a source, a file that is dropped, or the file of another client. Nothing of it runs before the
 // operator has seen what it may do.
-import type { TargetedEvent } from "preact";
-import { useRef, useState } from "preact/hooks";
+import { useState } from "preact/hooks";
 import { call, may, type Schemas } from "../api";
 import { useAsk } from "../ask";
-import { Act, askFirst, Badge, Card, Code, Command, Empty, Field, note, noteError, Said, Shown } from "../ui";
+import { Act, askFirst, Badge, Card, Code, Command, Drop, Empty, Field, note, Said, Shown } from "../ui";
 import { bytes, plural } from "../words";
 
 const words = (text: string): string[] => text.split("\n").map((line) => line.trim()).filter(Boolean);
@@ -163,38 +162,11 @@ async function showScript(file: File): Promise<void> {
   });
 }
 
-function Drop() {
-  const [over, setOver] = useState(false);
-  const [busy, setBusy] = useState("");
-  const chooser = useRef<HTMLInputElement>(null);
-  const take = async (file: File | undefined) => {
-    if (!file || busy) return;
-    try {
-      if (/\.lua$/i.test(file.name)) return await showScript(file);
-      if (!ARCHIVE.test(file.name)) throw new Error(`${file.name} is neither an archive (.zip, .mcpb, .tar, .tgz) nor a script (.lua).`);
-      setBusy(`${file.name}, ${bytes(file.size)}`);
-      await handOver(file, (part) => setBusy(`${file.name}: ${Math.round(part * 100)} %`));
-    } catch (error) {
-      noteError(error);
-    } finally {
-      setBusy("");
-    }
-  };
-  const onDrop = (event: TargetedEvent<HTMLDivElement, DragEvent>) => {
-    event.preventDefault();
-    setOver(false);
-    void take(event.dataTransfer?.files[0]);
-  };
-  const onOver = (event: TargetedEvent<HTMLDivElement, DragEvent>) => {
-    event.preventDefault();
-    setOver(true);
-  };
-  return (
-    <div class={over ? "drop over" : "drop"} onDragOver={onOver} onDragLeave={() => setOver(false)} onDrop={onDrop}>
-      <input ref={chooser} type="file" class="hidden" tabIndex={-1} aria-label="A file with a plugin" accept=".zip,.mcpb,.dxt,.tar,.tgz,.gz,.lua" onChange={(event) => { void take(event.currentTarget.files?.[0]); event.currentTarget.value = ""; }} />
-      {busy ? <span role="status"><Said text={busy} /></span> : <><strong>Drop a file here</strong><span class="faint">.mcpb, .zip, .tar.gz, or a script: .lua</span><button type="button" onClick={() => chooser.current?.click()}>Choose a file…</button></>}
-    </div>
-  );
+async function take(file: File, tell: (words: string) => void): Promise<void> {
+  if (/\.lua$/i.test(file.name)) return showScript(file);
+  if (!ARCHIVE.test(file.name)) throw new Error(`${file.name} is neither an archive (.zip, .mcpb, .tar, .tgz) nor a script (.lua).`);
+  tell(`, ${bytes(file.size)}`);
+  await handOver(file, (part) => tell(`: ${Math.round(part * 100)} %`));
 }
 
 // -- servers of other clients ---------------------------------------------------------------------------
@@ -280,7 +252,7 @@ export function Add() {
   return (
     <>
       <h1>Add a plugin</h1>
-      <Drop />
+      <Drop label="A file with a plugin" accept=".zip,.mcpb,.dxt,.tar,.tgz,.gz,.lua" kinds=".mcpb, .zip, .tar.gz, or a script: .lua" take={take} />
       <FromSource />
       <OfClients />
       <CameWithUs />

@@ -8,7 +8,7 @@ import { count } from "../words";
 type Org = Schemas["Org"];
 const NAME = /^[a-z0-9][a-z0-9._-]{0,34}$/;
 const USER = /^[A-Za-z0-9][A-Za-z0-9._@+-]{0,34}$/;
-const orgEvents = (one: { type: string; event?: string }) => one.type === "audit" && (one.event ?? "").startsWith("catalog.");
+export const catalogEvents = (one: { type: string; event?: string }) => one.type === "audit" && (one.event ?? "").startsWith("catalog.");
 
 // -- all of them ------------------------------------------------------------------------------------
 
@@ -35,7 +35,7 @@ function Create({ again }: { again: () => void }) {
 }
 
 export function Orgs() {
-  const asked = useAsk(() => call("GET /api/admin/orgs"), [], { on: orgEvents });
+  const asked = useAsk(() => call("GET /api/admin/orgs"), [], { on: catalogEvents });
   return (
     <>
       <h1>Orgs</h1>
@@ -88,7 +88,7 @@ function AddMember({ org, again }: { org: Org; again: () => void }) {
 
 function Members({ org }: { org: Org }) {
   const org_id = org.org_id;
-  const asked = useAsk(() => call("GET /api/orgs/{org_id}/users", { path: { org_id } }), [org_id], { on: orgEvents });
+  const asked = useAsk(() => call("GET /api/orgs/{org_id}/users", { path: { org_id } }), [org_id], { on: catalogEvents });
   const remove = (member: Schemas["Member"]) =>
     askFirst({
       title: `Remove ${member.name} from ${org.name}?`,
@@ -141,7 +141,7 @@ export function OrgView({ id }: { id: string }) {
   const asked = useAsk(async () => {
     const [org, quota] = await Promise.all([call("GET /api/admin/orgs/{org_id}", { path }), call("GET /api/admin/orgs/{org_id}/quota", { path })]);
     return { org, quota };
-  }, [id], { on: orgEvents });
+  }, [id], { on: catalogEvents });
   const change = (body: Schemas["OrgChange"]) => call("PATCH /api/admin/orgs/{org_id}", { path, body }).then(asked.again);
   return (
     <>
@@ -155,6 +155,8 @@ export function OrgView({ id }: { id: string }) {
                 <p class="lead"><Said text={org.description} /></p>
               </div>
               <div class="actions">
+                <a href={`#/catalog/${encodeURIComponent(org.org_id)}`}>Packages</a>
+                <a href={`#/orchestrators/${encodeURIComponent(org.org_id)}`}>Orchestrators</a>
                 <Act act={() => change({ status: org.status === "active" ? "inactive" : "active" })}>{org.status === "active" ? "Deactivate" : "Activate"}</Act>
                 {!org.is_deleted && (
                   <Act

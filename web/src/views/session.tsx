@@ -4,7 +4,7 @@ import { useEffect, useRef, useState } from "preact/hooks";
 import { call, lines, may, type Schemas, send } from "../api";
 import { useAsk } from "../ask";
 import { Markdown } from "../markdown";
-import { Act, askFirst, Badge, Card, Code, Json, note, noteError, Said, Shown, Time } from "../ui";
+import { Act, askFirst, Badge, Card, Code, Json, Message, note, noteError, Said, Shown, Time } from "../ui";
 import { count, harmless } from "../words";
 import { askMove } from "./session-move";
 import { ToolsByHand } from "./session-tools";
@@ -288,25 +288,17 @@ function Composer({ session, again, setTurn }: { session: Session; again: () => 
   return (
     <>
     {told && <Answered told={told} close={() => setTold(null)} />}
-    <form class="composer" onSubmit={(event) => { event.preventDefault(); void say(); }}>
+    <Message
+      to={session.seat}
+      text={text}
+      set={setText}
+      say={say}
+      stop={running ? () => call("POST /api/v1/sessions/{id}/cancel", { path: { id: session.id } }) : undefined}
+      box={box}
+      hint={commands.length > 0 ? " / lists commands." : ""}
+    >
       <Suggestions commands={commands} text={text} take={take} />
-      <textarea
-        ref={box}
-        rows={3}
-        aria-label={`Message to ${session.seat}`}
-        placeholder={`Message ${session.seat}. Enter sends, Shift+Enter starts a new line.${commands.length > 0 ? " / lists commands." : ""}`}
-        value={text}
-        onInput={(event) => setText(event.currentTarget.value)}
-        onKeyDown={(event) => {
-          if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
-          event.preventDefault();
-          void say();
-        }}
-      />
-      <div class="actions">
-        {running ? <Act kind="danger" act={() => call("POST /api/v1/sessions/{id}/cancel", { path: { id: session.id } })}>Stop</Act> : <button class="primary" disabled={!text.trim()}>Send</button>}
-      </div>
-    </form>
+    </Message>
     </>
   );
 }
