@@ -102,14 +102,6 @@ struct catalog_package {
     uint64_t bytes;       /* of it */
     const char *document; /* JSON: package-v1.json */
 };
-typedef void catalog_package_fn(void *data, const struct catalog_package *package_or_null,
-                                const struct kg_err *err_or_null);
-/*
- * What a pid means in an org, by its id: the org's own, or else the system's; the latest, or that
- * version. It must be enabled. Never before this returns.
- */
-void catalog_package_find(struct catalog *catalog, const char *org, const char *pid,
-                          const char *version_or_null, catalog_package_fn *on_found, void *data);
 /* Where its files are, which never change; owned. */
 char *catalog_package_folder(const struct catalog *catalog, const struct catalog_package *package);
 
@@ -134,7 +126,10 @@ struct catalog_prepared {
 };
 typedef void catalog_prepared_fn(void *data, const struct catalog_prepared *prepared_or_null,
                                  const struct kg_err *err_or_null);
-/* As catalog_package_find finds it. Never before this returns. */
+/*
+ * What a pid means in an org, by its id: the org's own, or else the system's; the latest, or that
+ * version. It must be enabled. Never before this returns.
+ */
 void catalog_package_prepare(struct catalog *catalog, const struct catalog_wanted *wanted,
                              catalog_prepared_fn *on_done, void *data);
 

@@ -36,7 +36,6 @@ struct catalog_chat {
     struct kg_err why; /* of that */
 };
 
-void chat_tell(struct catalog_chat *chat, const char *event, struct kg_buf *json);
 void chat_take_line(struct catalog_chat *chat, struct kg_str line);
 void chat_tell_message(struct catalog_chat *chat, struct kg_str text);
 void chat_tell_metadata(struct catalog_chat *chat);

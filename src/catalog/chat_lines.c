@@ -7,7 +7,7 @@
 
 #include <stdlib.h>
 
-void chat_tell(struct catalog_chat *chat, const char *event, struct kg_buf *json)
+static void chat_tell(struct catalog_chat *chat, const char *event, struct kg_buf *json)
 {
     chat->answer.told = true;
     chat->ops->on_event(chat->data, event, kg_buf_view(json));

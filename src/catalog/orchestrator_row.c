@@ -202,8 +202,9 @@ char *orchestrator_scope(const char *id, const char *pid)
     return kg_format("%s %s", id, pid);
 }
 
-void orchestrator_row_hash(const struct orchestrator_row *row,
-                           char ret_hash[ORCHESTRATOR_HASH_TEXT])
+/* Over all that a process of it depends on. */
+static void orchestrator_row_hash(const struct orchestrator_row *row,
+                                  char ret_hash[ORCHESTRATOR_HASH_TEXT])
 {
     char hash[STORE_HASH_TEXT];
     kg_auto(kg_buf_free) struct kg_buf all = {0};

@@ -46,9 +46,6 @@ int orchestrator_row_attach(struct orchestrator_row *row, const struct kg_node *
                             struct kg_err *err);
 /* What its settings are sealed for; owned. */
 char *orchestrator_scope(const char *id, const char *pid);
-/* Over all that a process of it depends on. */
-void orchestrator_row_hash(const struct orchestrator_row *row,
-                           char ret_hash[ORCHESTRATOR_HASH_TEXT]);
 /* Its members, the object is left open: whether it runs is not the row's to say. */
 int orchestrator_row_put(struct state *state, const struct orchestrator_row *row,
                          struct kg_json_writer *json, struct kg_err *err);
@@ -97,8 +94,6 @@ void pool_unload(struct pool *pool, struct catalog_orchestrator *orchestrator);
 void pool_changed(struct pool *pool, struct catalog_orchestrator *orchestrator);
 /* Those of an org that is gone, or not active. */
 void pool_unload_org(struct pool *pool, const struct catalog_org *org);
-/* A package of the org is told something else now, or may reach something else. */
-void pool_mark(struct pool *pool, const char *org, const char *pid);
 /* The members "is_ready", "stale", "load_error". */
 void pool_put(const struct catalog_orchestrator *orchestrator, struct kg_json_writer *json);
 

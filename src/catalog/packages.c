@@ -152,56 +152,6 @@ int package_find(struct state *state, const struct state_package_query *query,
                    query->version ? query->version : "");
 }
 
-struct lookup {
-    struct state_task task;
-    char *org, *pid, *version;
-    struct package_row row;
-    catalog_package_fn *on_found;
-    void *data;
-};
-
-static int run_lookup(struct state_task *task, struct state *state, struct kg_err *err)
-{
-    struct lookup *lookup = KG_CONTAINER(task, struct lookup, task);
-    const struct state_package_query query = {
-        .org = lookup->org,
-        .with_system = true,
-        .pid = lookup->pid,
-        .version = lookup->version,
-        .latest_only = lookup->version == NULL,
-        .enabled_only = true,
-        .with_document = true,
-    };
-    return package_find(state, &query, &lookup->row, err);
-}
-
-static void catalog_packages_on_looked_up(struct state_task *task, const struct kg_err *err_or_null)
-{
-    struct lookup *lookup = KG_CONTAINER(task, struct lookup, task);
-    const struct catalog_package found = package_of(&lookup->row);
-    lookup->on_found(lookup->data, err_or_null ? NULL : &found, err_or_null);
-    package_row_free(&lookup->row);
-    free(lookup->org);
-    free(lookup->pid);
-    free(lookup->version);
-    free(lookup);
-}
-
-void catalog_package_find(struct catalog *catalog, const char *org, const char *pid,
-                          const char *version_or_null, catalog_package_fn *on_found, void *data)
-{
-    struct lookup *lookup = kg_alloc(sizeof(*lookup));
-    *lookup = (struct lookup){
-        .task = {.run = run_lookup, .done = catalog_packages_on_looked_up},
-        .org = kg_strdup(org),
-        .pid = kg_strdup(pid),
-        .version = kg_strdup(version_or_null),
-        .on_found = on_found,
-        .data = data,
-    };
-    state_keeper_read(catalog_keeper(catalog), &lookup->task);
-}
-
 char *catalog_package_folder(const struct catalog *catalog, const struct catalog_package *package)
 {
     return kg_format("%s/%s", catalog->trees, package->object);

@@ -635,7 +635,8 @@ void pool_unload_org(struct pool *pool, const struct catalog_org *org)
             pool_unload(pool, at->orchestrator);
 }
 
-void pool_mark(struct pool *pool, const char *org, const char *pid)
+/* A package of the org is told something else now, or may reach something else. */
+static void pool_mark(struct pool *pool, const char *org, const char *pid)
 {
     for (struct pool_place *at = pool->places; at != NULL; at = at->next)
         if (at->is_loaded && strcmp(at->orchestrator->org->id, org) == 0 &&

@@ -15,7 +15,6 @@ struct forward_socket {
 /* False: the target is no socket. */
 bool forward_socket_read(const char *target, struct forward_socket *ret_socket);
 int forward_socket_send(struct forward_socket *where, struct kg_str line, struct kg_err *err);
-void forward_socket_close(struct forward_socket *where); /* what failed is connected anew */
 void forward_socket_free(struct forward_socket *where);
 
 /* -- position.c: what is kept over a restart ----------------------------------------------------

@@ -40,7 +40,8 @@ bool forward_socket_read(const char *target, struct forward_socket *ret_socket)
     return ret_socket->path != NULL;
 }
 
-void forward_socket_close(struct forward_socket *where)
+/* What failed is connected anew. */
+static void forward_socket_close(struct forward_socket *where)
 {
     kg_close(&where->fd);
 }

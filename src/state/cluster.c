@@ -139,7 +139,8 @@ static int holder_read(struct postgres *postgres, const char *incarnation, bool 
     return 0;
 }
 
-int state_cluster_refuse(struct postgres *postgres, struct kg_err *err)
+/* The node that has it, in a sentence; the connection is of who was refused. */
+static int state_cluster_refuse(struct postgres *postgres, struct kg_err *err)
 {
     PGresult *rows =
         postgres_ask(postgres,

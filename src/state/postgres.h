@@ -168,8 +168,6 @@ int postgres_check_server(struct postgres *postgres, struct kg_err *err);
 
 /* The one that this process joined with that kaged.db, or NULL. */
 struct postgres_target *state_cluster_target(const char *place);
-/* The node that has it, in a sentence; the connection is of who was refused. */
-int state_cluster_refuse(struct postgres *postgres, struct kg_err *err);
 /* For as long as the connection lasts; -EBUSY after so long. */
 int state_cluster_lock(struct postgres *postgres, uint64_t wait_ms, struct kg_err *err);
 int state_cluster_note(const char *place, const char *name_or_null, struct kg_err *err);
