@@ -159,7 +159,7 @@ void cage_owner_leave(void);
 
 enum cage_status {
     CAGE_STATUS_OK,
-    CAGE_STATUS_DEGRADED, /* plugins run, with less around them */
+    CAGE_STATUS_DEGRADED, /* plugins run, some layers are missing */
     CAGE_STATUS_MISSING,  /* plugins refuse to start */
 };
 extern const char *const cage_status_names[];

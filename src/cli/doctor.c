@@ -329,7 +329,7 @@ static const struct {
 } verdicts[] = {
     [CAGE_STATUS_OK] = {"ok", "32", "Plugins run fully caged.", CLI_DONE},
     [CAGE_STATUS_DEGRADED] = {"warn", "33",
-                              "Plugins run caged, with less around them than there could be.",
+                              "Plugins run caged, but some layers are missing.",
                               CLI_FAILED},
     [CAGE_STATUS_MISSING] = {"FAIL", "31", "Plugins will refuse to start.", 5},
 };

@@ -3,6 +3,7 @@ its table of troubles says, row by row; changes, versions, reloads and what dies
 import http.client
 import json
 import os
+import shutil
 import subprocess
 import threading
 
@@ -572,6 +573,14 @@ class Pool(OrchestratorTest):
         results = [self.asked(i)["messages"][-1]["content"] for i in range(4, 8)]
         self.assertEqual([("waited" in result) for result in results], [True] * 4, results)
         self.assertEqual(self.ask("acme-admin", "DELETE", self.at(instance))[0], 200)
+
+    def test_files_of_a_package_that_are_gone_are_unpacked_again_by_a_load(self):
+        instance = self.ready()
+        self.assertEqual(self.ask("acme-admin", "POST", self.at(instance, "/unload"))[0], 202)
+        shutil.rmtree(os.path.join(self.daemon.home, "state", "catalog", "trees"))
+        self.loaded(instance)
+        self.said(instance, says("x"))
+        self.assertIn(FIND, json.dumps(self.asked(0)["tools"]))
 
     def test_loads_and_unloads_at_once_end_well(self):
         instance = self.slow()
