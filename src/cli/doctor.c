@@ -328,8 +328,7 @@ static const struct {
     int exit_code;
 } verdicts[] = {
     [CAGE_STATUS_OK] = {"ok", "32", "Plugins run fully caged.", CLI_DONE},
-    [CAGE_STATUS_DEGRADED] = {"warn", "33",
-                              "Plugins run caged, but some layers are missing.",
+    [CAGE_STATUS_DEGRADED] = {"warn", "33", "Plugins run caged, but some layers are missing.",
                               CLI_FAILED},
     [CAGE_STATUS_MISSING] = {"FAIL", "31", "Plugins will refuse to start.", 5},
 };
