@@ -199,7 +199,6 @@ static const struct http_parameter package_grant_query[] = {
 #define INSTALL_BODY ((size_t)32768)
 #define PACKAGE_BODY ((size_t)1 << 30) /* catalog.upload_max_bytes says it better */
 #define ORG_BODY     ((size_t)32768)
-#define CHAT_BODY    ((size_t)512 * 1024)
 
 /* In order: method, pattern, permission, body, query, handler, summary. */
 const struct http_route http_routes[] = {
@@ -679,7 +678,7 @@ const struct http_route http_routes[] = {
      "Hold a package of an orchestrator to a version; its settings go along by their keys",
      .operation = "orchestrator_activate", .answer = "Orchestrator",
      .body = "OrchestratorActivation"},
-    {"POST", "/api/chat/completion", "cadence:chat:use", CHAT_BODY, NULL, http_handle_chat,
+    {"POST", "/api/chat/completion", "cadence:chat:use", ANY_BODY, NULL, http_handle_chat,
      "A message to an orchestrator: its answer, or events (agent, message, tool, metadata, error) "
      "while it is made",
      .operation = "chat_completion", .answer = "ChatAnswer", .body = "ChatWanted",

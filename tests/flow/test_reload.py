@@ -38,6 +38,9 @@ ELSEWHERE = {
     "sessions.delegate_steps": "the same",
     "limits.discover_ms": "each look at a package takes it anew; tests/flow/test_package_discover.py",
     "catalog.upload_max_bytes": "each upload takes it anew; tests/flow/test_catalog_packages.py",
+    "catalog.loaded_max": "each load takes it anew; tests/flow/test_orchestrators.py",
+    "catalog.demand_idle_sec": "the same",
+    "cluster.cache_mb": "tests/flow/test_objects.py",
     "limits.snapshots": "read at each snapshot; the same",
     "limits.snapshot_files": "the same",
     "limits.snapshot_file_mb": "the same",
@@ -320,7 +323,10 @@ class Later(FlowTest):
                   "sandbox.root_writable": ["/srv"], "sandbox.explain": True, "sandbox.explain_plugins": ["x"],
                   "catalog.runtimes.python.root": "/nowhere", "catalog.runtimes.python.wheels": "/nowhere",
                   "daemon.bind": "127.0.0.1:0",
-                  "auth.mode": "proxy", "auth.nonce_file": "/nowhere"}
+                  "auth.mode": "proxy", "auth.nonce_file": "/nowhere", "audit.forward": "syslog",
+                  "cluster.database": "postgres://nobody@localhost/none", "cluster.node": "other",
+                  "cluster.bucket": "s3://bucket", "cluster.endpoint": "http://127.0.0.1:1",
+                  "cluster.region": "eu-central-1", "cluster.style": "host"}
         words = {"START": "at the plugin's next start", "DAEMON": "at the daemon's next start"}
         for applies in words:
             wanted = {key: number or values[key] for key, number in keys(applies).items()}
