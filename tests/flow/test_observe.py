@@ -360,8 +360,11 @@ class Package(FlowTest):
 
             def refusals():
                 return json.loads(daemon.cli("--json", "plugin", "why", name)[1])["refusals"]
-            before = refusals()  # of when it did not have all of it yet
             wait_for(lambda: "words" in json.dumps(work()[1]), "what the file has")
+            before = refusals()  # of when it did not have all of it yet, and was being started anew
+            code, out, err = daemon.cli("plugin", "restart", name)
+            self.assertEqual(code, 0, out + err)
+            wait_for(lambda: "words" in json.dumps(work()[1]), "what the file has, with all that was granted")
             self.assertEqual(refusals(), before)
             code, out, err = daemon.cli("plugin", "revoke", name, f"read:fs:{data}")
             self.assertEqual(code, 0, out + err)
