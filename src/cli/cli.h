@@ -285,7 +285,7 @@ bool cli_time(const struct kg_node *object, const char *key, int64_t *ret_wall_m
 struct cage_checks;
 struct local;
 /* local.toml with the secrets that it names; owned. */
-struct local *cluster_read_local(const struct cli *cli, struct kg_err *err);
+struct local *cli_local_read(const struct cli *cli, struct kg_err *err);
 /* Rows about the database that daemons share, where there is one. */
 void cluster_add_checks(const struct cli *cli, const struct config *config,
                         struct cage_checks *checks);

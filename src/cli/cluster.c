@@ -29,7 +29,7 @@ static void home_clear(struct cluster_home *home)
     config_free(home->config);
 }
 
-struct local *cluster_read_local(const struct cli *cli, struct kg_err *err)
+struct local *cli_local_read(const struct cli *cli, struct kg_err *err)
 {
     struct secret_places places;
     secret_places_find(&cli->paths, &places);
@@ -50,7 +50,7 @@ static int home_read(const struct cli *cli, const struct config *config, struct 
         kg_fail(err, KG_E_INVALID_CONFIG, "config.toml has no cluster.database");
         return kg_hint(err, "kaged config set cluster.database postgres://USER@HOST/DATABASE");
     }
-    home->local = cluster_read_local(cli, err);
+    home->local = cli_local_read(cli, err);
     if (home->local == NULL)
         return -EINVAL;
     host_cluster_read(config, home->local, &cli->paths, &home->cluster);

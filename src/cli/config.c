@@ -71,17 +71,9 @@ static int check_problems(const struct cli *cli, const struct local *local, stru
 /* As the daemon reads it. */
 static struct local *load_local(const struct cli *cli, struct kg_err *err)
 {
-    struct secret_places places;
-    secret_places_find(&cli->paths, &places);
-    struct secret_values *values = secret_values_read(cli->paths.local_file, &places, err);
-    secret_places_free(&places);
-    if (values == NULL)
-        return NULL;
-    const struct local_lookup lookup = secret_values_lookup(values);
-    struct local *local = local_load(cli->paths.local_file, &lookup, err);
+    struct local *local = cli_local_read(cli, err);
     if (local != NULL && check_problems(cli, local, err) < 0)
         local_free(kg_steal(&local));
-    secret_values_drop(values);
     return local;
 }
 

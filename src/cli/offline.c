@@ -78,7 +78,7 @@ int offline_begin(const struct cli *cli, const struct config *config, struct loo
 int offline_join(const struct cli *cli, const struct config *config, struct offline *offline,
                  struct kg_err *err)
 {
-    struct local *local = cluster_read_local(cli, err);
+    struct local *local = cli_local_read(cli, err);
     int result = local != NULL
                      ? host_cluster_join(config, local, &cli->paths, &offline->cluster, err)
                      : -EINVAL;

@@ -170,10 +170,10 @@ struct kg_str http_header(const struct http_request *request, const char *name)
 
 size_t http_header_count(const struct http_request *request, const char *name)
 {
-    size_t count = 0;
+    size_t count = 0, length = strlen(name);
     for (size_t i = 0; i < request->field_count; i++) {
         struct kg_str given = http_request_text(request, request->fields[i].name);
-        count += given.length == strlen(name) && strncasecmp(given.data, name, given.length) == 0;
+        count += given.length == length && strncasecmp(given.data, name, length) == 0;
     }
     return count;
 }
