@@ -186,7 +186,11 @@ static inline char *audit_put_count(char *at, int64_t number)
 {
     if (number < 0 || number > 9999)
         return NULL;
-    size_t length = 1 + (size_t)(number > 9) + (size_t)(number > 99) + (size_t)(number > 999);
+    if (number <= 9) {
+        *at = (char)('0' + number);
+        return at + 1;
+    }
+    size_t length = 2 + (size_t)(number > 99) + (size_t)(number > 999);
     char *end = at + length;
     for (char *digit = end; digit > at; number /= 10)
         *--digit = (char)('0' + number % 10);
@@ -231,10 +235,18 @@ struct audit_request audit_swap_request(struct audit *audit, struct audit_reques
     return before;
 }
 
+/* Few requests come with one. */
+static __attribute__((noinline)) char *audit_put_trace(struct audit *audit, char *at)
+{
+    struct kg_str trace = kg_str(audit->request.traceparent);
+    at = audit_put_piece(at, &traceparent_piece);
+    char *end = kg_json_put_short(at, trace);
+    return end ? end : audit_put_any(&audit->fill, at, &AUDIT_V_STR(trace), false);
+}
+
 /* What comes with a request, where the event belongs to one. */
 static inline char *audit_put_request(struct audit *audit, char *at, struct kg_str request_id)
 {
-    struct kg_buf *buf = &audit->fill;
     const struct audit_request *own = &audit->request;
     if (request_id.length == 0)
         request_id = kg_str(own->id);
@@ -242,12 +254,9 @@ static inline char *audit_put_request(struct audit *audit, char *at, struct kg_s
         return at;
     at = audit_put_piece(at, &request_id_piece);
     char *end = kg_json_put_short(at, request_id);
-    at = end ? end : audit_put_any(buf, at, &AUDIT_V_STR(request_id), false);
-    if (own->traceparent[0] == '\0' || !kg_str_is(request_id, own->id))
-        return at;
-    at = audit_put_piece(at, &traceparent_piece);
-    end = kg_json_put_short(at, kg_str(own->traceparent));
-    return end ? end : audit_put_any(buf, at, &AUDIT_V_STR(kg_str(own->traceparent)), false);
+    at = end ? end : audit_put_any(&audit->fill, at, &AUDIT_V_STR(request_id), false);
+    bool is_traced = own->traceparent[0] != '\0' && kg_str_is(request_id, own->id);
+    return is_traced ? audit_put_trace(audit, at) : at;
 }
 
 void audit_emit_values(struct audit *audit, enum audit_event event, struct kg_str request_id,

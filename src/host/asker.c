@@ -40,6 +40,11 @@ static size_t size_of(const char *text_or_null)
     return text_or_null ? strlen(text_or_null) + 1 : 0;
 }
 
+static uint32_t length_of(size_t size)
+{
+    return size > 0 ? (uint32_t)size - 1 : 0;
+}
+
 static const char *asker_put(char **at, const char *text_or_null, size_t size)
 {
     char *copy = *at;
@@ -68,16 +73,29 @@ static struct host_asker *asker_make(const struct host_asker *texts)
     asker->branch = asker_put(&at, texts->branch, branch_size);
     asker->caller_id = asker_put(&at, texts->caller_id, caller_size);
     asker->traceparent = asker_put(&at, texts->traceparent, trace_size);
-    asker->operator_length = operator_size > 0 ? (uint32_t)operator_size - 1 : 0;
-    asker->request_length = request_size > 0 ? (uint32_t)request_size - 1 : 0;
+    asker->operator_length = length_of(operator_size);
+    asker->request_length = length_of(request_size);
     asker->references = 1;
     asker->is_long = size > KEPT_BYTES;
     return asker;
 }
 
+/* Every call comes with one: what most of them lack is not looked at. */
 struct host_asker *host_asker_new(const char *operator_id, const char *request_id)
 {
-    return asker_make(&(struct host_asker){.operator_id = operator_id, .request_id = request_id});
+    size_t operator_size = size_of(operator_id), request_size = size_of(request_id);
+    size_t size = sizeof(struct host_asker) + operator_size + request_size;
+    struct host_asker *asker = take_block(size);
+    char *at = (char *)(asker + 1);
+    *asker = (struct host_asker){
+        .operator_id = asker_put(&at, operator_id, operator_size),
+        .request_id = asker_put(&at, request_id, request_size),
+        .operator_length = length_of(operator_size),
+        .request_length = length_of(request_size),
+        .references = 1,
+        .is_long = size > KEPT_BYTES,
+    };
+    return asker;
 }
 
 struct host_asker *host_asker_for(const struct host_asker *asker, const struct host_asker *agent)
@@ -123,11 +141,11 @@ void host_asker_cleanup(struct host_asker **asker)
     host_asker_unref(*asker);
 }
 
-void host_asker_emit_values(const struct host_asker *asker, struct audit *audit,
+void host_asker_emit_traced(const struct host_asker *asker, struct audit *audit,
                             enum audit_event event, const struct audit_value *values, size_t count)
 {
     struct kg_str id = host_asker_request(asker);
-    if (asker->traceparent == NULL || id.length > AUDIT_REQUEST_MAX) {
+    if (id.length > AUDIT_REQUEST_MAX) {
         audit_emit_values(audit, event, id, values, count);
         return;
     }

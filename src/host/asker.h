@@ -44,8 +44,17 @@ void host_asker_unref(struct host_asker *asker);    /* takes NULL */
 void host_asker_cleanup(struct host_asker **asker); /* for kg_auto */
 
 /* audit_emit, for what was asked: with the request's id and its trace. */
-void host_asker_emit_values(const struct host_asker *asker, struct audit *audit,
+void host_asker_emit_traced(const struct host_asker *asker, struct audit *audit,
                             enum audit_event event, const struct audit_value *values, size_t count);
+static inline void host_asker_emit_values(const struct host_asker *asker, struct audit *audit,
+                                          enum audit_event event, const struct audit_value *values,
+                                          size_t count)
+{
+    if (asker->traceparent == NULL)
+        audit_emit_values(audit, event, host_asker_request(asker), values, count);
+    else
+        host_asker_emit_traced(asker, audit, event, values, count);
+}
 #define host_asker_emit(asker, audit, event, ...)                                                  \
     host_asker_emit_values(asker, audit, event, (const struct audit_value[]){__VA_ARGS__},         \
                            sizeof((const struct audit_value[]){__VA_ARGS__}) /                     \

@@ -807,10 +807,10 @@ static void fill_in_tool(struct host_passage *passage)
 }
 
 /* What is called is declared. */
-static struct host_passage passage_of(struct host_process *process,
-                                      const struct host_call_request *request)
+static void passage_fill(struct host_passage *passage, struct host_process *process,
+                         const struct host_call_request *request)
 {
-    struct host_passage passage = {
+    *passage = (struct host_passage){
         .process = process,
         .method = request->method,
         .params = request->params,
@@ -821,11 +821,10 @@ static struct host_passage passage_of(struct host_process *process,
         .asked = request->asked,
         .data = request->data,
     };
-    (request->is_tool ? fill_in_tool : fill_in_method)(&passage);
+    (request->is_tool ? fill_in_tool : fill_in_method)(passage);
     if (request->all_pages)
-        passage.kind = &list_kind;
-    passage.timeout_ms = host_call_timeout_ms(process->plugin->host, passage.timeout_ms);
-    return passage;
+        passage->kind = &list_kind;
+    passage->timeout_ms = host_call_timeout_ms(process->plugin->host, passage->timeout_ms);
 }
 
 static bool host_call_is_declared(const struct host_process *process,
@@ -854,7 +853,8 @@ int host_call_send(struct host_call *call, const struct host_call_request *reque
     if (check_door(call->host, err) < 0 || check_process(process, err) < 0 ||
         check_called(process, request, err) < 0)
         return -EINVAL;
-    const struct host_passage passage = passage_of(process, request);
+    struct host_passage passage;
+    passage_fill(&passage, process, request);
     int checked = check_passage(&passage, err);
     return checked < 0 ? checked : host_call_enter(call, &passage, err);
 }
@@ -865,7 +865,8 @@ static struct host_call *host_call_wait_for_start(struct host *host, struct host
                                                   struct kg_err *err)
 {
     if (host_call_is_declared(process, request)) {
-        const struct host_passage passage = passage_of(process, request);
+        struct host_passage passage;
+        passage_fill(&passage, process, request);
         if (check_passage(&passage, err) < 0)
             return NULL;
     }
@@ -897,7 +898,8 @@ struct host_call *host_call(struct host *host, const struct host_call_request *r
     if ((!runs && !starts && check_process(process, err) < 0) ||
         check_called(process, request, err) < 0)
         return NULL;
-    const struct host_passage passage = passage_of(process, request);
+    struct host_passage passage;
+    passage_fill(&passage, process, request);
     return pass(host, &passage, err);
 }
 

@@ -38,10 +38,21 @@ static const char *scan_byte(struct http_scan *scan, unsigned char c)
     return NULL;
 }
 
+/* Whether one of eight bytes may be a control character. */
+static bool has_control(const char *bytes)
+{
+    const uint64_t each = UINT64_C(0x0101010101010101);
+    uint64_t word;
+    memcpy(&word, bytes, sizeof(word));
+    return (((word - each * 0x20) | ((word ^ each * 0x7F) - each)) & ~word & each * 0x80) != 0;
+}
+
 /* Bytes that may stand anywhere in a line but at its start. */
 static size_t plain_run(const char *bytes, size_t length)
 {
     size_t i = 0;
+    while (length - i >= 8 && !has_control(bytes + i))
+        i += 8;
     while (i < length && (unsigned char)bytes[i] >= 0x20 && bytes[i] != 0x7F)
         i++;
     return i;
@@ -104,7 +115,8 @@ static int check_url(struct http_request *request)
     if (!star && !kg_str_starts(url, "/"))
         return http_head_fault(request, "the url is not a path");
     for (size_t i = 0; i < url.length; i++)
-        if (url.data[i] < 0x21 || url.data[i] > 0x7E || url.data[i] == '#' || url.data[i] == '\\')
+        if ((unsigned char)(url.data[i] - 0x21) > 0x7E - 0x21 || url.data[i] == '#' ||
+            url.data[i] == '\\')
             return http_head_fault(request, "a character in the url that must be escaped");
     return 0;
 }
@@ -134,6 +146,7 @@ static int check_fields(struct http_request *request)
 {
     for (size_t i = 0; i < request->field_count; i++) {
         struct http_field *field = &request->fields[i];
+        request->named |= http_name_bit(http_request_text(request, field->name));
         if (!head_is_token(http_request_text(request, field->name)) ||
             !head_has(request, field->name.at + field->name.length, ":"))
             return http_head_fault(request,
@@ -143,28 +156,37 @@ static int check_fields(struct http_request *request)
     return 0;
 }
 
-static size_t span_of(struct kg_str text, size_t at, const char *characters)
+static size_t head_span(struct kg_str text, size_t at, bool (*fits)(char c))
 {
     size_t length = 0;
-    while (at + length < text.length && strchr(characters, text.data[at + length]) != NULL)
+    while (at + length < text.length && fits(text.data[at + length]))
         length++;
     return length;
+}
+
+static bool is_in_name(char c)
+{
+    return kg_is_letter_or_digit(c) || c == '.' || c == '-' || c == '_';
+}
+
+static bool is_in_address(char c)
+{
+    return kg_hex_digit(c) >= 0 || c == ':' || c == '.';
 }
 
 /* A name or an address, and perhaps a port; neither user nor path nor list. */
 static bool head_is_host(struct kg_str host)
 {
-    static const char name[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-_";
     bool bracket = kg_str_starts(host, "[");
     size_t at = bracket ? 1 : 0;
-    size_t length = span_of(host, at, bracket ? "0123456789abcdefABCDEF:." : name);
+    size_t length = head_span(host, at, bracket ? is_in_address : is_in_name);
     if (length == 0)
         return false;
     at += length;
     if (bracket && (at == host.length || host.data[at++] != ']'))
         return false;
     if (at < host.length && host.data[at] == ':')
-        at += 1 + span_of(host, at + 1, "0123456789");
+        at += 1 + head_span(host, at + 1, kg_is_digit);
     return at == host.length;
 }
 

@@ -177,7 +177,11 @@ bool http_query_flag(const struct http_request *request, const char *name);
 /* Walks all query parameters; start with *position 0. */
 bool http_query_next(const struct http_request *request, size_t *position, struct kg_str *ret_name,
                      struct kg_str *ret_value);
-struct kg_str http_header(const struct http_request *request, const char *name); /* lower case */
+struct kg_str http_header_named(const struct http_request *request, struct kg_str name);
+static inline struct kg_str http_header(const struct http_request *request, const char *name)
+{
+    return http_header_named(request, kg_str(name)); /* in lower case */
+}
 /* Called if the client goes away before the answer, which is still owed to free the request. */
 void http_on_gone(struct http_request *request, void (*on_gone)(void *data), void *data);
 

@@ -217,6 +217,7 @@ struct http_request {
     struct http_span url;
     struct http_field *fields; /* owned */
     size_t field_count;
+    uint64_t named; /* a bit for what each field's name begins with, once the head is checked */
     enum llhttp_method method;
     bool http_1_0, keep_alive;
 
@@ -256,10 +257,25 @@ struct http_request {
 struct http_request *http_request_new(struct http_connection *connection, struct host *host,
                                       const char *operator_id);
 void http_request_free(struct http_request *request);
-struct kg_str http_request_text(const struct http_request *request, struct http_span span);
+static inline struct kg_str http_request_text(const struct http_request *request,
+                                              struct http_span span)
+{
+    return (struct kg_str){request->head.data + span.at, span.length};
+}
 struct kg_str http_request_path(const struct http_request *request); /* as it was sent */
 const char *http_request_method(const struct http_request *request);
-size_t http_header_count(const struct http_request *request, const char *name);
+/* What most requests are asked for they do not have: this tells without looking at each field. */
+static inline uint64_t http_name_bit(struct kg_str name)
+{
+    return name.length ? UINT64_C(1) << ((5 * name.length + (name.data[0] & 31)) & 63) : 0;
+}
+size_t http_fields_named(const struct http_request *request, struct kg_str name);
+static inline size_t http_header_count(const struct http_request *request, const char *name)
+{
+    return (request->named & http_name_bit(kg_str(name))) == 0
+               ? 0
+               : http_fields_named(request, kg_str(name));
+}
 struct http_field *http_request_add_field(struct http_request *request);
 bool http_request_has_body(const struct http_request *request);
 /* Whether a route is one of the catalog's trees, whose errors are flat: {"code","message",...}. */

@@ -129,11 +129,6 @@ struct kg_str http_body(const struct http_request *request)
     return kg_buf_view(&request->body);
 }
 
-struct kg_str http_request_text(const struct http_request *request, struct http_span span)
-{
-    return (struct kg_str){request->head.data + span.at, span.length};
-}
-
 struct kg_str http_request_path(const struct http_request *request)
 {
     struct kg_str url = http_request_text(request, request->url);
@@ -157,24 +152,28 @@ struct http_field *http_request_add_field(struct http_request *request)
     return &request->fields[count];
 }
 
-struct kg_str http_header(const struct http_request *request, const char *name)
+static bool field_is(const struct http_request *request, const struct http_field *field,
+                     struct kg_str name)
 {
-    size_t length = strlen(name);
-    for (size_t i = 0; i < request->field_count; i++) {
-        struct kg_str given = http_request_text(request, request->fields[i].name);
-        if (given.length == length && strncasecmp(given.data, name, length) == 0)
+    return field->name.length == name.length &&
+           strncasecmp(request->head.data + field->name.at, name.data, name.length) == 0;
+}
+
+struct kg_str http_header_named(const struct http_request *request, struct kg_str name)
+{
+    if ((request->named & http_name_bit(name)) == 0)
+        return KG_STR_NULL;
+    for (size_t i = 0; i < request->field_count; i++)
+        if (field_is(request, &request->fields[i], name))
             return http_request_text(request, request->fields[i].value);
-    }
     return KG_STR_NULL;
 }
 
-size_t http_header_count(const struct http_request *request, const char *name)
+size_t http_fields_named(const struct http_request *request, struct kg_str name)
 {
-    size_t count = 0, length = strlen(name);
-    for (size_t i = 0; i < request->field_count; i++) {
-        struct kg_str given = http_request_text(request, request->fields[i].name);
-        count += given.length == length && strncasecmp(given.data, name, length) == 0;
-    }
+    size_t count = 0;
+    for (size_t i = 0; i < request->field_count; i++)
+        count += field_is(request, &request->fields[i], name);
     return count;
 }
 
@@ -279,11 +278,25 @@ static int http_request_unescape(struct kg_str escape, char *ret_byte)
     return 0;
 }
 
+/* What stands for itself is ASCII, as all of a url that was checked is. */
+static bool stands_for_itself(struct kg_str text, bool plus_is_space)
+{
+    return text.length == 0 || (memchr(text.data, '%', text.length) == NULL &&
+                                !(plus_is_space && memchr(text.data, '+', text.length) != NULL));
+}
+
 /* Writes to *out, which moves on; the result is never longer than the text. */
 static int http_request_decode(struct http_request *request, struct kg_str text, bool plus_is_space,
                                char **out, struct kg_str *ret_decoded)
 {
     char *start = *out, *end = start;
+    if (stands_for_itself(text, plus_is_space)) {
+        if (text.length > 0)
+            memcpy(start, text.data, text.length);
+        *out = start + text.length;
+        *ret_decoded = (struct kg_str){start, text.length};
+        return 0;
+    }
     for (size_t i = 0; i < text.length; i++) {
         char c = text.data[i];
         if (c == '%') {

@@ -14,71 +14,6 @@ static void base_json_write_put_escape(struct kg_buf *buf, unsigned char c)
         kg_buf_append(buf, (char[]){'\\', 'u', '0', '0', digits[c >> 4], digits[c & 15]}, 6);
 }
 
-/* Not 0 if one of the eight bytes is below 0x20, a quote, a backslash or past 0x7F. */
-static inline uint64_t marks_of(uint64_t word)
-{
-    uint64_t marks = (word - KG_JSON_EACH(0x20)) | ((word ^ KG_JSON_EACH('"')) - KG_JSON_EACH(1)) |
-                     ((word ^ KG_JSON_EACH('\\')) - KG_JSON_EACH(1)) | word;
-    return marks & KG_JSON_EACH(0x80);
-}
-
-static inline uint64_t copy_8(char *to, const char *from)
-{
-    uint64_t word;
-    memcpy(&word, from, sizeof(word));
-    memcpy(to, &word, sizeof(word));
-    return marks_of(word);
-}
-
-/* Four to seven bytes: the first four and the last four. */
-static inline uint64_t copy_4(char *to, const char *from, size_t length)
-{
-    uint32_t first, last;
-    memcpy(&first, from, sizeof(first));
-    memcpy(&last, from + length - sizeof(last), sizeof(last));
-    memcpy(to, &first, sizeof(first));
-    memcpy(to + length - sizeof(last), &last, sizeof(last));
-    return marks_of(first | (uint64_t)last << 32);
-}
-
-#ifdef __SSE2__
-static inline uint64_t copy_16(char *to, const char *from)
-{
-    bool wide;
-    memcpy(to, from, 16);
-    return kg_json_find_16(from, &wide) < 16 || wide;
-}
-#endif
-
-/*
- * Names and ids, which most strings are: copied in words that may overlap, and looked at on the
- * way. False if the text is not that simple; what was copied then does not count.
- */
-static inline bool copy_short(char *to, struct kg_str text)
-{
-    uint64_t marks = 0;
-#ifdef __SSE2__
-    if (text.length >= 16) {
-        for (size_t at = 0; at + 16 < text.length; at += 16)
-            marks |= copy_16(to + at, text.data + at);
-        return (marks | copy_16(to + text.length - 16, text.data + text.length - 16)) == 0;
-    }
-#endif
-    if (text.length >= 8) {
-        for (size_t at = 0; at + 8 < text.length; at += 8)
-            marks |= copy_8(to + at, text.data + at);
-        marks |= copy_8(to + text.length - 8, text.data + text.length - 8);
-    } else if (text.length >= 4) {
-        marks = copy_4(to, text.data, text.length);
-    } else {
-        for (size_t i = 0; i < text.length; i++) {
-            to[i] = text.data[i];
-            marks |= !kg_json_is_plain((unsigned char)to[i]) || (to[i] & 0x80) != 0;
-        }
-    }
-    return marks == 0;
-}
-
 /* On its own, so that the short way has little to save and restore. */
 static __attribute__((noinline)) void put_general(struct kg_buf *buf, struct kg_str text)
 {
@@ -98,14 +33,6 @@ static __attribute__((noinline)) void put_general(struct kg_buf *buf, struct kg_
         at = stop + 1;
     }
     kg_buf_char(buf, '"');
-}
-
-char *kg_json_put_short(char *to, struct kg_str text)
-{
-    if (text.length > KG_JSON_SHORT_MAX || !copy_short(to + 1, text))
-        return NULL;
-    to[0] = to[text.length + 1] = '"';
-    return to + text.length + 2;
 }
 
 void kg_json_put_string(struct kg_buf *buf, struct kg_str text)
