@@ -19,24 +19,28 @@ void kg_buf_grow(struct kg_buf *buf, size_t more)
     buf->capacity = capacity;
 }
 
+#define INT_DIGITS 20 /* of any, with its sign */
+
 void kg_buf_int(struct kg_buf *buf, int64_t value)
 {
     static const char pairs[] =
         "00010203040506070809101112131415161718192021222324252627282930313233"
         "34353637383940414243444546474849505152535455565758596061626364656667"
         "6869707172737475767778798081828384858687888990919293949596979899";
-    char digits[20];
-    size_t i = sizeof(digits);
+    char digits[2 * INT_DIGITS] = {0}; /* the second half is copied with them */
+    size_t i = INT_DIGITS;
     uint64_t rest = value < 0 ? 0 - (uint64_t)value : (uint64_t)value;
     for (; rest > 9; rest /= 100) {
         i -= 2;
         memcpy(digits + i, pairs + rest % 100 * 2, 2);
     }
-    if (rest > 0 || i == sizeof(digits))
+    if (rest > 0 || i == INT_DIGITS)
         digits[--i] = (char)('0' + rest);
     if (value < 0)
-        kg_buf_char(buf, '-');
-    kg_buf_append(buf, digits + i, sizeof(digits) - i);
+        digits[--i] = '-';
+    kg_buf_reserve(buf, INT_DIGITS);
+    memcpy(buf->data + buf->length, digits + i, INT_DIGITS);
+    buf->length += INT_DIGITS - i;
 }
 
 void kg_buf_printf(struct kg_buf *buf, const char *format, ...)

@@ -110,11 +110,12 @@ static int send_tool(struct dialect_call *call, const struct dialect_message *me
         message->params.length ? message->params : KG_STR("{}"),
         KG_STR(",\"_meta\":{\"progressToken\":"),
         kg_buf_view(token),
-        traced ? KG_STR(",\"traceparent\":\"") : KG_STR(""),
-        traced ? kg_str(call->traceparent) : KG_STR(""), /* digits, as it was checked */
-        traced ? KG_STR("\"}}") : KG_STR("}}"),
+        traced ? KG_STR(",\"traceparent\":\"") : KG_STR("}}"),
+        kg_str(call->traceparent), /* digits, as it was checked */
+        KG_STR("\"}}"),
     };
-    return dialect_send(call, KG_STR("tools/call"), params, KG_COUNT(params), err);
+    return dialect_send(call, KG_STR("tools/call"), params, KG_COUNT(params) - (traced ? 0 : 2),
+                        err);
 }
 
 /* A modern server may answer that it has to be asked again, with more. */

@@ -786,28 +786,34 @@ const struct host_call_kind host_tool_kind = {
     .audit_ended = host_audit_returned,
 };
 
-static void fill_in_method(struct host_passage *passage)
+/* False: nothing of that name is declared. */
+static bool fill_in_method(struct host_passage *passage)
 {
     const struct manifest_method *declared =
         manifest_method_find(passage->process->manifest, passage->method);
+    if (declared == NULL)
+        return false;
     passage->kind = &host_method_kind;
     passage->params_schema = declared->params;
     passage->result_schema = declared->result;
     passage->timeout_ms = declared->timeout_ms;
+    return true;
 }
 
-static void fill_in_tool(struct host_passage *passage)
+static bool fill_in_tool(struct host_passage *passage)
 {
     const struct manifest_tool *declared =
         manifest_tool_called(passage->process->manifest, passage->method);
+    if (declared == NULL)
+        return false;
     passage->kind = &host_tool_kind;
     passage->params_schema = declared->parameters;
     passage->result_schema = declared->output;
     passage->timeout_ms = declared->timeout_ms;
+    return true;
 }
 
-/* What is called is declared. */
-static void passage_fill(struct host_passage *passage, struct host_process *process,
+static bool passage_fill(struct host_passage *passage, struct host_process *process,
                          const struct host_call_request *request)
 {
     *passage = (struct host_passage){
@@ -821,26 +827,24 @@ static void passage_fill(struct host_passage *passage, struct host_process *proc
         .asked = request->asked,
         .data = request->data,
     };
-    (request->is_tool ? fill_in_tool : fill_in_method)(passage);
+    if (!(request->is_tool ? fill_in_tool : fill_in_method)(passage))
+        return false;
     if (request->all_pages)
         passage->kind = &list_kind;
     passage->timeout_ms = host_call_timeout_ms(process->plugin->host, passage->timeout_ms);
+    return true;
 }
 
-static bool host_call_is_declared(const struct host_process *process,
-                                  const struct host_call_request *request)
+/* Of a process that runs: a method may be declared and not offered. */
+static int passage_make(struct host_passage *passage, struct host_process *process,
+                        const struct host_call_request *request, struct kg_err *err)
 {
-    return request->is_tool ? manifest_tool_called(process->manifest, request->method) != NULL
-                            : manifest_method_find(process->manifest, request->method) != NULL;
-}
-
-static int check_called(const struct host_process *process, const struct host_call_request *request,
-                        struct kg_err *err)
-{
-    if (!request->is_tool)
-        return check_method(process, request->method, err);
-    if (host_call_is_declared(process, request))
+    if (!request->is_tool && check_method(process, request->method, err) < 0)
+        return -EINVAL;
+    if (passage_fill(passage, process, request))
         return 0;
+    if (!request->is_tool)
+        return say_no_method(process, request->method, err);
     kg_fail(err, KG_E_METHOD_NOT_FOUND, "plugin %s has no tool %.*s", process->name,
             KG_STR_CUT(request->method, RPC_METHOD_MAX));
     return kg_hint(err, "kaged plugin tools %s lists them", process->name);
@@ -850,11 +854,10 @@ int host_call_send(struct host_call *call, const struct host_call_request *reque
                    struct kg_err *err)
 {
     struct host_process *process = call->process;
-    if (check_door(call->host, err) < 0 || check_process(process, err) < 0 ||
-        check_called(process, request, err) < 0)
-        return -EINVAL;
     struct host_passage passage;
-    passage_fill(&passage, process, request);
+    if (check_door(call->host, err) < 0 || check_process(process, err) < 0 ||
+        passage_make(&passage, process, request, err) < 0)
+        return -EINVAL;
     int checked = check_passage(&passage, err);
     return checked < 0 ? checked : host_call_enter(call, &passage, err);
 }
@@ -864,12 +867,9 @@ static struct host_call *host_call_wait_for_start(struct host *host, struct host
                                                   const struct host_call_request *request,
                                                   struct kg_err *err)
 {
-    if (host_call_is_declared(process, request)) {
-        struct host_passage passage;
-        passage_fill(&passage, process, request);
-        if (check_passage(&passage, err) < 0)
-            return NULL;
-    }
+    struct host_passage passage;
+    if (passage_fill(&passage, process, request) && check_passage(&passage, err) < 0)
+        return NULL;
     host_process_use(process);
     if (!host_process_is_starting(process)) {
         check_process(process, err);
@@ -893,13 +893,13 @@ struct host_call *host_call(struct host *host, const struct host_call_request *r
     bool starts = !runs && ((host_process_is_lazy(process) && host_process_is_allowed(process)) ||
                             (request->is_tool && host_process_is_starting(process)));
     /* It may be started with tools that were approved just now. */
-    if (starts && (request->is_tool || host_call_is_declared(process, request)))
+    if (starts &&
+        (request->is_tool || manifest_method_find(process->manifest, request->method) != NULL))
         return host_call_wait_for_start(host, process, request, err);
-    if ((!runs && !starts && check_process(process, err) < 0) ||
-        check_called(process, request, err) < 0)
-        return NULL;
     struct host_passage passage;
-    passage_fill(&passage, process, request);
+    if ((!runs && !starts && check_process(process, err) < 0) ||
+        passage_make(&passage, process, request, err) < 0)
+        return NULL;
     return pass(host, &passage, err);
 }
 
