@@ -9,9 +9,10 @@
 #include <stdlib.h>
 
 #define FLUSH_MS        1000
-#define BUNCH_MAX_BYTES ((size_t)8 << 20)
-#define SHOWN_MAX_BYTES 65536 /* of a result */
-#define TIDY_EVERY      60    /* bunches */
+#define BUNCH_BYTES     ((size_t)16 << 10) /* is written at once: more would hold a core for long */
+#define BUNCH_MAX_BYTES ((size_t)8 << 20)  /* gather while one is written */
+#define SHOWN_MAX_BYTES 65536              /* of a result */
+#define TIDY_MS         60000
 #define DAY_MS          ((int64_t)24 * 3600 * 1000)
 
 static bool activity_is_off(const struct mcp *mcp)
@@ -26,6 +27,8 @@ static bool activity_is_full(const struct mcp *mcp)
 
 /* -- keeping ----------------------------------------------------------------------------------- */
 
+static void activity_flush(struct mcp *mcp);
+
 static void activity_on_kept(void *data, const struct kg_err *err_or_null)
 {
     struct mcp *mcp = data;
@@ -36,6 +39,18 @@ static void activity_on_kept(void *data, const struct kg_err *err_or_null)
         kg_log(KG_WARN, "activity of MCP clients: %llu calls are not in it: too much at once",
                (unsigned long long)mcp->activity.lost);
     mcp->activity.lost = 0;
+    if (mcp->activity.bunch.length >= BUNCH_BYTES)
+        activity_flush(mcp);
+}
+
+/* By size not with each bunch: all that is kept is looked at. */
+static bool activity_is_tidied_now(struct mcp *mcp)
+{
+    uint64_t now_ms = loop_now_ms(host_loop(mcp->host));
+    if (now_ms < mcp->activity.tidied_ms + TIDY_MS && mcp->activity.tidied_ms != 0)
+        return false;
+    mcp->activity.tidied_ms = now_ms;
+    return true;
 }
 
 static void activity_flush(struct mcp *mcp)
@@ -49,11 +64,13 @@ static void activity_flush(struct mcp *mcp)
     const struct state_mcp_calls calls = {
         .json = kg_buf_terminate(&activity->bunch),
         .since_ms = kg_wall_ms() - config->mcp_activity_days * DAY_MS,
-        .bytes_max = activity->bunches++ % TIDY_EVERY == 0 ? config->mcp_activity_mb << 20 : 0,
+        .bytes_max = activity_is_tidied_now(mcp) ? config->mcp_activity_mb << 20 : 0,
     };
     activity->is_writing = true;
     state_keep_mcp_calls(host_keeper(mcp->host), &calls, activity_on_kept, mcp);
     activity->bunch.length = 0;
+    if (activity->bunch.capacity > 4 * BUNCH_BYTES)
+        kg_buf_free(&activity->bunch);
 }
 
 static void activity_on_due(struct loop_timer *timer)
@@ -132,7 +149,9 @@ void mcp_activity_add(const struct mcp_call *call, const char *outcome, struct k
         put_payload(&json, "result", call, false, result);
     }
     kg_json_end(&json, '}');
-    if (!loop_timer_running(&mcp->activity.timer))
+    if (bunch->length >= BUNCH_BYTES && !mcp->activity.is_writing)
+        activity_flush(mcp);
+    else if (!loop_timer_running(&mcp->activity.timer))
         loop_timer_start(host_loop(mcp->host), &mcp->activity.timer, FLUSH_MS, activity_on_due);
 }
 

@@ -55,7 +55,7 @@ struct mcp_activity {
     struct kg_buf bunch; /* the beginning of a JSON list */
     struct loop_timer timer;
     bool is_writing;
-    uint64_t bunches, lost;
+    uint64_t tidied_ms, lost;
 };
 
 struct mcp_ask;

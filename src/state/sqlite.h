@@ -30,7 +30,7 @@ enum statement {
     MCP_SETTING_SET,
     MCP_SETTING_REMOVE,
     MCP_SETTINGS,
-    MCP_CALLS_ADD,
+    MCP_CALL_ADD,
     MCP_CALLS_EXPIRE,
     MCP_CALLS_BOUND,
     MCP_CALLS,
@@ -145,7 +145,8 @@ int sqlite_execute(struct sqlite_state *state, const char *sql, const char *act,
 
 /*
  * Binds the parameters of a statement, a letter each, in order: 'i' an int64_t, 't' a text or NULL,
- * 'b' bytes as a struct kg_str. Unless it fails, sqlite_finish follows.
+ * 's' a text or KG_STR_NULL as a struct kg_str, 'b' bytes as one. Unless it fails, sqlite_finish
+ * follows.
  */
 int sqlite_start(struct state *state, enum statement which, sqlite3_stmt **ret_statement,
                  struct kg_err *err, const char *types, ...);

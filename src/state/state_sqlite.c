@@ -2,6 +2,7 @@
  * kaged.db by SQLite. Each set is one transaction, so a reader sees a head as a whole or the one
  * before it; a database that a newer kaged made is never touched.
  */
+#include "base/json/json.h"
 #include "state/sqlite.h"
 
 #include <errno.h>
@@ -522,10 +523,43 @@ static int sqlite_mcp_settings(struct state *state, state_mcp_setting_fn *visit,
     return sqlite_finish(state, MCP_SETTINGS, code, err);
 }
 
+/* SQLite's own functions of JSON would take twice the time, and there can be very many. */
+static int mcp_call_insert(struct state *state, struct kg_str json, struct kg_err *err)
+{
+    kg_auto(kg_doc_cleanup) struct kg_doc *doc = kg_json_read(json, err);
+    if (doc == NULL)
+        return -EINVAL;
+    const struct kg_node *call = doc->root;
+    return sqlite_run(
+        state, MCP_CALL_ADD, err, "issssssiiisssi", kg_node_number(call, "at_ms"),
+        kg_node_text(call, "client"), kg_node_text(call, "owner"), kg_node_text(call, "operator"),
+        kg_node_text(call, "project"), kg_node_text(call, "plugin"), kg_node_text(call, "tool"),
+        kg_node_number(call, "bytes_in"), kg_node_number(call, "bytes_out"),
+        kg_node_number(call, "duration_ms"), kg_node_text(call, "outcome"),
+        kg_node_text(call, "arguments"), kg_node_text(call, "result"), (int64_t)json.length);
+}
+
+/* In one transaction. */
+static int mcp_calls_insert(struct state *state, struct kg_str list, struct kg_err *err)
+{
+    struct kg_json_cursor cursor = kg_json_inside(list);
+    struct kg_str call;
+    int result = state_step(state, STATE_BEGIN_WRITE, err);
+    if (result < 0)
+        return result;
+    while (result == 0 && kg_json_next_item(&cursor, &call))
+        result = mcp_call_insert(state, call, err);
+    if (result == 0)
+        result = state_step(state, STATE_COMMIT, err);
+    if (result < 0)
+        (void)state_step(state, STATE_ROLLBACK, NULL);
+    return result;
+}
+
 static int sqlite_mcp_calls_add(struct state *state, const struct state_mcp_calls *calls,
                                 struct kg_err *err)
 {
-    int result = sqlite_run(state, MCP_CALLS_ADD, err, "t", calls->json);
+    int result = mcp_calls_insert(state, kg_str(calls->json), err);
     if (result == 0)
         result = sqlite_run(state, MCP_CALLS_EXPIRE, err, "i", calls->since_ms);
     if (result == 0 && calls->bytes_max > 0)

@@ -74,14 +74,10 @@ static const struct {
                             "DELETE FROM mcp_setting WHERE kind = ?1 AND name = ?2"},
     [MCP_SETTINGS] = {"read what MCP clients may use",
                       "SELECT kind, name, value FROM mcp_setting ORDER BY kind, name"},
-    [MCP_CALLS_ADD] = {"write what MCP clients called",
-                       "INSERT INTO mcp_call (at_ms, client, owner, operator_id, project, plugin, "
-                       "tool, bytes_in, bytes_out, duration_ms, outcome, arguments, result, size) "
-                       "SELECT value ->> 'at_ms', value ->> 'client', value ->> 'owner', "
-                       "value ->> 'operator', value ->> 'project', value ->> 'plugin', "
-                       "value ->> 'tool', value ->> 'bytes_in', value ->> 'bytes_out', "
-                       "value ->> 'duration_ms', value ->> 'outcome', value ->> 'arguments', "
-                       "value ->> 'result', length(value) FROM json_each(?1)"},
+    [MCP_CALL_ADD] = {"write what an MCP client called",
+                      "INSERT INTO mcp_call (at_ms, client, owner, operator_id, project, plugin, "
+                      "tool, bytes_in, bytes_out, duration_ms, outcome, arguments, result, size) "
+                      "VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)"},
     [MCP_CALLS_EXPIRE] = {"forget what MCP clients called long ago",
                           "DELETE FROM mcp_call WHERE at_ms < ?1"},
     [MCP_CALLS_BOUND] = {"bound what MCP clients called",
@@ -394,6 +390,9 @@ static void bind_all(sqlite3_stmt *statement, const char *types, va_list args)
             sqlite3_bind_int64(statement, at, va_arg(args, int64_t));
         } else if (*types == 't') {
             sqlite3_bind_text(statement, at, va_arg(args, const char *), -1, SQLITE_STATIC);
+        } else if (*types == 's') {
+            struct kg_str text = va_arg(args, struct kg_str);
+            sqlite3_bind_text(statement, at, text.data, (int)text.length, SQLITE_STATIC);
         } else {
             struct kg_str bytes = va_arg(args, struct kg_str);
             sqlite3_bind_blob64(statement, at, bytes.length ? bytes.data : "", bytes.length,

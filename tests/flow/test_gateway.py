@@ -586,6 +586,16 @@ class Activity(FlowTest):
         self.assertEqual(self.daemon.cli("mcp", "forget")[0], 0)
         self.assertEqual(self.log(), [])
 
+    def test_calls_that_come_by_the_bunch_are_all_kept_in_their_order(self):
+        client = Client(self.daemon)
+        client.initialize()
+        words = [f"{number} " + 1000 * "x" for number in range(60)]  # of which 16 KiB are written at once
+        for text in words:
+            client.call("hears-hooks__echo", {"text": text})
+        kept = [json.loads(call["arguments"])["text"] for call in self.log("?tool=hears-hooks&limit=60")]
+        self.assertEqual(kept, words[::-1])
+        self.assertEqual(self.daemon.cli("mcp", "forget")[0], 0)
+
     def test_without_full_only_sizes_are_kept_and_with_off_nothing(self):
         for activity, expected in (("calls", 1), ("off", 0)):
             with Daemon(["hears-hooks"], {"mcp.activity": activity}) as daemon:
