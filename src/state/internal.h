@@ -11,6 +11,7 @@
 /* Of sessions.h; see there. */
 struct state_sessions_backend {
     int (*step)(struct state *state, enum state_step step, struct kg_err *err);
+    void (*scope)(struct state *state, const char *org); /* NULL: it has none */
     bool (*in_transaction)(struct state *state);
     int (*session_add)(struct state *state, const struct state_session *session,
                        int64_t *ret_number, struct kg_err *err);

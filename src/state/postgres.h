@@ -66,6 +66,7 @@ enum postgres_statement {
 /* Steps of a transaction that go with the next statement, before it and without a wait for them. */
 struct postgres_ahead {
     bool begins, writes, forgets, saves;
+    const char *org; /* for which all that follows is; borrowed; NULL: as before */
 };
 
 struct postgres {
@@ -130,7 +131,8 @@ int postgres_ahead_send(struct postgres *postgres);
 PGresult *postgres_ahead_answer(struct postgres *postgres, int sent);
 static inline bool postgres_has_ahead(const struct postgres *postgres)
 {
-    return postgres->ahead.begins || postgres->ahead.forgets || postgres->ahead.saves;
+    const struct postgres_ahead *ahead = &postgres->ahead;
+    return ahead->begins || ahead->forgets || ahead->saves || ahead->org != NULL;
 }
 
 /* -- rows of a result -------------------------------------------------------------------------- */

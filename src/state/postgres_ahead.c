@@ -7,8 +7,9 @@
 
 #include <errno.h>
 
-#define AHEAD_MAX 4
+#define AHEAD_MAX 5
 #define ASK_XID   "SELECT pg_current_xact_id()::text"
+#define SET_ORG   "SELECT set_config('role', 'kaged_org', true), set_config('kaged.org', $1, true)"
 
 static size_t ahead_scripts(const struct postgres_ahead *ahead, const char *scripts[AHEAD_MAX])
 {
@@ -18,6 +19,8 @@ static size_t ahead_scripts(const struct postgres_ahead *ahead, const char *scri
             ahead->writes ? "BEGIN" : "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
     if (ahead->begins && ahead->writes)
         scripts[count++] = ASK_XID;
+    if (ahead->org != NULL)
+        scripts[count++] = SET_ORG;
     if (ahead->forgets)
         scripts[count++] = "RELEASE place";
     if (ahead->saves)
@@ -33,8 +36,9 @@ int postgres_ahead_send(struct postgres *postgres)
     size_t count = ahead_scripts(&postgres->ahead, scripts);
     int sent = postgres->pq->PQenterPipelineMode(postgres->connection);
     for (size_t i = 0; sent && i < count; i++)
-        sent = postgres->pq->PQsendQueryParams(postgres->connection, scripts[i], 0, NULL, NULL,
-                                               NULL, NULL, 0);
+        sent = postgres->pq->PQsendQueryParams(postgres->connection, scripts[i],
+                                               strcmp(scripts[i], SET_ORG) == 0, NULL,
+                                               &postgres->ahead.org, NULL, NULL, 0);
     return sent;
 }
 

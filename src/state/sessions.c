@@ -6,6 +6,13 @@ int state_step(struct state *state, enum state_step step, struct kg_err *err)
     return state_backend(state)->sessions->step(state, step, err);
 }
 
+void state_scope(struct state *state, const char *org)
+{
+    const struct state_sessions_backend *sessions = state_backend(state)->sessions;
+    if (sessions->scope != NULL)
+        sessions->scope(state, org);
+}
+
 bool state_in_transaction(struct state *state)
 {
     return state_backend(state)->sessions->in_transaction(state);

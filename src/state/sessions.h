@@ -22,6 +22,12 @@ enum state_step {
     STATE_SYNC_LATER, /* or as before; both outside of transactions */
 };
 int state_step(struct state *state, enum state_step step, struct kg_err *err);
+/*
+ * All that follows in the transaction is done for that org: what is another's is not there,
+ * whatever is asked for, and what is no org's is refused. kaged.db does not tell them apart. The
+ * text is borrowed until the transaction ends.
+ */
+void state_scope(struct state *state, const char *org);
 /* An error may have ended a transaction on its own. */
 bool state_in_transaction(struct state *state);
 

@@ -11,6 +11,11 @@ static int pg_step(struct state *state, enum state_step step, struct kg_err *err
     return postgres_step_later(&postgres_own(state)->postgres, step, err);
 }
 
+static void pg_scope(struct state *state, const char *org)
+{
+    postgres_own(state)->postgres.ahead.org = org;
+}
+
 static bool pg_in_transaction(struct state *state)
 {
     return postgres_in_transaction(&postgres_own(state)->postgres);
@@ -442,6 +447,7 @@ static int pg_agents(struct state *state, int64_t session, const char *path, sta
 
 const struct state_sessions_backend state_sessions_postgres = {
     .step = pg_step,
+    .scope = pg_scope,
     .in_transaction = pg_in_transaction,
     .session_add = pg_session_add,
     .session_set = pg_session_set,
