@@ -157,6 +157,13 @@ static inline void kg_buf_str(struct kg_buf *buf, struct kg_str text)
 {
     kg_buf_append(buf, text.data, text.length);
 }
+/* Appends a copy for which room was reserved: it stays where it is. */
+static inline struct kg_str kg_buf_keep(struct kg_buf *buf, struct kg_str text)
+{
+    size_t at = buf->length;
+    kg_buf_str(buf, text);
+    return (struct kg_str){buf->data + at, text.length};
+}
 static inline void kg_buf_text(struct kg_buf *buf, const char *text)
 {
     kg_buf_append(buf, text, strlen(text));

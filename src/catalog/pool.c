@@ -267,7 +267,7 @@ static void load_project(struct pool_loading *loading)
     kg_auto(kg_buf_free) struct kg_buf text = {0};
     kg_auto(kg_free) struct text_package *packages =
         kg_alloc_array(loading->count + 1, sizeof(*packages));
-    loading->made = projects_packages_new();
+    loading->made = projects_packages_new(loading->row.org);
     for (size_t i = 0; i < loading->count; i++) {
         const struct loading_package *package = &loading->packages[i];
         packages[i] = (struct text_package){

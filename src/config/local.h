@@ -41,8 +41,12 @@ struct local_provider {
     int64_t idle_timeout_ms;      /* without a byte of the answer */
     int64_t timeout_ms;           /* of a whole answer, with all that is tried again */
     int64_t retries;              /* after 429, 5xx and lost connections */
+    uint32_t calls_max;           /* at the same time, at most LOCAL_CALLS_MAX */
+    uint32_t waiting_max;         /* more, that wait for it */
     const struct kg_err *problem; /* as of a plugin */
 };
+
+#define LOCAL_CALLS_MAX 256
 
 /* [models.ALIAS]: what agents and knobs call a model. */
 struct local_model {

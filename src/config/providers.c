@@ -57,6 +57,7 @@ struct provider_record {
     struct kg_str api_key;
     bool insecure;
     int64_t connect_timeout_ms, idle_timeout_ms, timeout_ms, retries;
+    int64_t calls_max, waiting_max;
 };
 
 static const struct field provider_fields[] = {
@@ -69,6 +70,8 @@ static const struct field provider_fields[] = {
     PROVIDER(FIELD_INT, idle_timeout_ms, 10, DAY_MS),
     PROVIDER(FIELD_INT, timeout_ms, 10, DAY_MS),
     PROVIDER(FIELD_INT, retries, 0, 10),
+    PROVIDER(FIELD_INT, calls_max, 1, LOCAL_CALLS_MAX),
+    PROVIDER(FIELD_INT, waiting_max, 0, 1024),
 };
 
 struct model_record {
@@ -411,6 +414,8 @@ static int take_provider(struct local *local, const struct kg_member *member, bo
         .idle_timeout_ms = 120000,
         .timeout_ms = 600000,
         .retries = 2,
+        .calls_max = 64,
+        .waiting_max = 256,
     };
     struct local_provider *provider = &local->providers[local->provider_count];
     enum local_kind kind = LOCAL_OPENAI;
@@ -429,6 +434,8 @@ static int take_provider(struct local *local, const struct kg_member *member, bo
         .idle_timeout_ms = record.idle_timeout_ms,
         .timeout_ms = record.timeout_ms,
         .retries = record.retries,
+        .calls_max = (uint32_t)record.calls_max,
+        .waiting_max = (uint32_t)record.waiting_max,
         .problem = local_problem_of(local, "providers", member->key),
     };
     local->provider_count++;

@@ -591,13 +591,6 @@ static struct host_call *pass(struct host *host, const struct host_passage *pass
 
 /* -- waiting at the door ----------------------------------------------------------------------- */
 
-static struct kg_str host_call_keep_text(struct kg_buf *texts, struct kg_str text)
-{
-    size_t at = texts->length;
-    kg_buf_str(texts, text); /* which was reserved, so that it does not move */
-    return (struct kg_str){texts->data + at, text.length};
-}
-
 /* Takes it out of the row; the caller frees it. */
 static struct host_held *leave_row(struct host_call *call)
 {
@@ -668,9 +661,9 @@ static int host_call_hold(struct host_call *call, const struct host_passage *pas
     kg_buf_reserve(&held->texts, bytes);
     held->call = call;
     held->passage = *passage;
-    held->passage.method = host_call_keep_text(&held->texts, passage->method);
-    held->passage.params = host_call_keep_text(&held->texts, passage->params);
-    held->passage.config = host_call_keep_text(&held->texts, passage->config);
+    held->passage.method = kg_buf_keep(&held->texts, passage->method);
+    held->passage.params = kg_buf_keep(&held->texts, passage->params);
+    held->passage.config = kg_buf_keep(&held->texts, passage->config);
     held->passage.asker = call->asker;
     held->since_ms = kg_monotonic_ms();
     held->most_ms = passage->caller_timeout_ms != 0

@@ -3,6 +3,7 @@
  * samples of one name stand together, as the format wants it: one row of a table is one name.
  */
 #include "http/internal.h"
+#include "model/model.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -264,6 +265,15 @@ static void put_objects(struct kg_buf *out, const struct catalog *catalog)
                        "Bytes in the cache, when it was last written.", (double)facts.cache_bytes);
 }
 
+static void put_models(struct kg_buf *out, const struct models *models)
+{
+    const struct models_facts facts = models_facts(models);
+    metrics_put_figure(out, "kaged_model_calls_in_flight", "gauge",
+                       "Questions to models without an answer.", facts.asked);
+    metrics_put_figure(out, "kaged_model_calls_waiting", "gauge",
+                       "Questions that wait until their provider is asked less.", facts.waiting);
+}
+
 static void put_daemon(struct kg_buf *out, struct host *host)
 {
     const struct host_figures *figures = host_figures(host);
@@ -296,8 +306,11 @@ static void metrics_on_measured(void *data)
     struct http_request *request = data;
     kg_auto(kg_buf_free) struct kg_buf text = {0};
     put_daemon(&text, http_host(request));
-    if (http_server_of(request) != NULL && http_server_of(request)->catalog != NULL)
-        put_objects(&text, http_server_of(request)->catalog);
+    const struct http_server *server = http_server_of(request);
+    if (server != NULL && server->sessions != NULL)
+        put_models(&text, sessions_models(server->sessions));
+    if (server != NULL && server->catalog != NULL)
+        put_objects(&text, server->catalog);
     metrics_put_plugins(&text, http_host(request));
     http_reply_text(request, 200, "text/plain; version=0.0.4; charset=utf-8", kg_buf_view(&text));
 }

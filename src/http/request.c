@@ -13,7 +13,6 @@
 
 #define ANSWER_HEAD_BYTES 512 /* more than nearly all need */
 #define FIELDS_START      16  /* a power of two */
-#define AWAY_RETRY_SEC    "5" /* by then the daemon has tried to connect again */
 
 const char *const http_via_names[] = {
     [HTTP_VIA_NONE] = "none",   [HTTP_VIA_UNIX] = "unix",   [HTTP_VIA_SESSION] = "session",
@@ -46,7 +45,6 @@ int http_request_hold(struct http_request *request, const struct http_server *se
         return 0;
     size_t others = budget->held - request->body_held;
     if (others > 0 && others + bytes > server->limits.bodies_bytes) {
-        http_add_header(request, "Retry-After", "1");
         return kg_fail(
             http_request_refuse(request, 503), KG_E_BUSY,
             "the bodies of other requests take all that limits.http_bodies_bytes allows");
@@ -587,11 +585,25 @@ static void put_flat_error(struct kg_json_writer *writer, const struct kg_err *e
     kg_json_end(writer, '}');
 }
 
+/* When it may be different; NULL: nobody knows. */
+static const char *retry_sec_of(enum kg_code code)
+{
+    static const struct {
+        enum kg_code code;
+        const char *sec;
+    } rows[] = {{KG_E_BUSY, "1"}, {KG_E_DATABASE_AWAY, "5"}, {KG_E_OBJECTS, "5"}};
+    for (size_t i = 0; i < KG_COUNT(rows); i++)
+        if (rows[i].code == code)
+            return rows[i].sec;
+    return NULL;
+}
+
 void http_reply_problems(struct http_request *request, const struct kg_err *err,
                          const struct kg_problems *problems_or_null)
 {
-    if (err->code == KG_E_DATABASE_AWAY)
-        http_add_header(request, "Retry-After", AWAY_RETRY_SEC);
+    const char *retry_sec = retry_sec_of(err->code);
+    if (retry_sec != NULL)
+        http_add_header(request, "Retry-After", retry_sec);
     const struct kg_error_row *row = kg_error_row(err->code);
     int refused = request->refusal ? request->refusal->status : 0;
     kg_auto(kg_buf_free) struct kg_buf json = {0};
@@ -602,8 +614,6 @@ void http_reply_problems(struct http_request *request, const struct kg_err *err,
     else
         http_request_put_error(&writer, request, err, problems_or_null);
     kg_json_end(&writer, '}');
-    if (err->code == KG_E_OBJECTS)
-        http_add_header(request, "Retry-After", "5");
     http_reply(request, refused ? refused : row->http_status, kg_buf_view(&json));
 }
 

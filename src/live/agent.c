@@ -85,3 +85,15 @@ int live_agent_find(const struct sessions *sessions, const char *project_id, con
     *ret_agent = agent_describe(sessions, project, resolved);
     return 0;
 }
+
+int live_ask_model(const struct live_work *work, const char *word,
+                   const struct model_request *request, const struct model_ops *ops, void *data,
+                   struct models_call **ret_call, struct kg_err *err)
+{
+    const char *id = work->asker->project_id;
+    const struct projects_entry *project = projects_find(work->sessions->host, kg_str(id), NULL);
+    const char *group = project != NULL ? projects_facts(project).group : NULL;
+    const struct models_purpose purpose = {
+        .word = word, .asker = work->asker, .group = group != NULL ? group : id};
+    return models_ask(work->sessions->models, &purpose, request, ops, data, ret_call, err);
+}

@@ -207,6 +207,10 @@ struct live_agent {
 /* KG_E_CONFLICT: the project is not loaded; KG_E_NOT_FOUND: it has no such agent. */
 int live_agent_find(const struct sessions *sessions, const char *project_id, const char *agent_path,
                     struct live_agent *ret_agent, struct kg_err *err);
+/* models_ask, for the agent whose work it is. */
+int live_ask_model(const struct live_work *work, const char *word,
+                   const struct model_request *request, const struct model_ops *ops, void *data,
+                   struct models_call **ret_call, struct kg_err *err);
 
 /* Bytes that the payload of a hook may have. */
 size_t live_payload_max(const struct sessions *sessions);

@@ -316,6 +316,11 @@ void sessions_bring_model(struct sessions *sessions, const char *alias, struct l
     models_bring(sessions->models, alias, own_or_null);
 }
 
+const struct models *sessions_models(const struct sessions *sessions)
+{
+    return sessions->models;
+}
+
 void sessions_stop(struct sessions *sessions)
 {
     if (sessions == NULL || sessions->stopping)

@@ -26,6 +26,7 @@ void sessions_free(struct sessions *sessions);
 
 /* A model that is not in local.toml, for who may know the alias; see models_bring. */
 void sessions_bring_model(struct sessions *sessions, const char *alias, struct local *own_or_null);
+const struct models *sessions_models(const struct sessions *sessions);
 
 /*
  * Exactly once, never before the operation returns. The JSON dies with the callback. Who asked may

@@ -178,14 +178,13 @@ static int ask_model(struct live_sample *sample, struct kg_err *err)
         live_sample_put_messages(doc->root, &messages, err) < 0)
         return -EINVAL;
     sample->model = kg_str_dup(model->alias);
-    const struct models_purpose purpose = {.word = "sample", .asker = work->asker};
     const struct model_request request = {
         .model = model,
         .system = kg_node_text(doc->root, "systemPrompt"),
         .messages = kg_buf_view(&messages),
         .max_tokens = tokens_of(sample, doc->root, model),
     };
-    return models_ask(work->sessions->models, &purpose, &request, &ops, sample, &sample->call, err);
+    return live_ask_model(work, "sample", &request, &ops, sample, &sample->call, err);
 }
 
 bool live_sample_begin(struct live_tool *tool, struct host_ask *ask)

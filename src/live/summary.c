@@ -88,7 +88,6 @@ static int summary_ask(struct live_summary *summary, struct models_call **ret_ca
 {
     static const struct model_ops ops = {.on_event = summary_on_event, .on_done = summary_on_done};
     kg_auto(kg_buf_free) struct kg_buf system = {0};
-    struct sessions *sessions = summary->work->sessions;
     const struct local_model *model;
     size_t bytes;
     if (summary_find_model(summary, &model, &bytes, err) < 0)
@@ -96,7 +95,6 @@ static int summary_ask(struct live_summary *summary, struct models_call **ret_ca
     kg_buf_text(&system, summary->instruction);
     if (summary->prompt != NULL)
         kg_buf_printf(&system, "\n\n%s", summary->prompt);
-    const struct models_purpose purpose = {.word = "summary", .asker = summary->work->asker};
     const struct model_request request = {
         .model = model,
         .system = kg_buf_view(&system),
@@ -104,7 +102,7 @@ static int summary_ask(struct live_summary *summary, struct models_call **ret_ca
         .max_tokens = smaller(TOKENS_MAX, model->max_tokens),
         .timeout_ms = smaller(TIMEOUT_MS, model->provider->timeout_ms),
     };
-    return models_ask(sessions->models, &purpose, &request, &ops, summary, ret_call, err);
+    return live_ask_model(summary->work, "summary", &request, &ops, summary, ret_call, err);
 }
 
 /* -- scripts may change it, or write it -------------------------------------------------------- */

@@ -597,14 +597,13 @@ static int turn_ask(struct turn *turn, struct kg_err *err)
         return result;
     if (model->context_window > 0 && turn->context_tokens > agent.window_tokens)
         turn_tell_window(turn, agent.window_tokens);
-    const struct models_purpose purpose = {.word = "turn", .asker = turn->work.asker};
     const struct model_request request = {
         .model = model,
         .system = kg_buf_view(&turn->conversation.system),
         .messages = kg_buf_view(&turn->conversation.messages),
         .tools = kg_str_is(tools, "[]") ? KG_STR_NULL : tools,
     };
-    result = models_ask(turn->work.sessions->models, &purpose, &request, &ops, turn, &call, err);
+    result = live_ask_model(&turn->work, "turn", &request, &ops, turn, &call, err);
     session_conversation_clear(&turn->conversation);
     if (result < 0)
         return result;

@@ -143,11 +143,14 @@ struct helper_pool *model_pool_new(const struct helper_pool_place *place)
 
 /* -- asking ------------------------------------------------------------------------------------ */
 
+int model_check_open(const struct helper_pool *pool, struct kg_err *err)
+{
+    return helper_pool_is_open(pool) ? 0 : kg_fail(err, KG_E_STOPPING, "no model can be asked now");
+}
+
 static int model_check_room(const struct helper_pool *pool, struct kg_str provider,
                             struct kg_err *err)
 {
-    if (!helper_pool_is_open(pool))
-        return kg_fail(err, KG_E_STOPPING, "no model can be asked now");
     if (!helper_pool_is_full(pool, provider))
         return 0;
     return kg_fail(err, KG_E_BUSY, "provider %.*s is asked %u things already", KG_STR_ARG(provider),
@@ -161,7 +164,7 @@ int model_ask(struct helper_pool *pool, const struct model_request *request,
     const struct local_provider *provider = request->model->provider;
     kg_auto(kg_buf_free) struct kg_buf params = {0};
     int64_t total_ms = request->timeout_ms > 0 ? request->timeout_ms : provider->timeout_ms;
-    if (model_check_room(pool, provider->name, err) < 0)
+    if (model_check_open(pool, err) < 0 || model_check_room(pool, provider->name, err) < 0)
         return -EINVAL;
     model_wire_request(request, total_ms, &params);
     if (params.length + 256 > MODEL_LINE_BYTES)

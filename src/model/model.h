@@ -91,6 +91,7 @@ struct model_ops {
 };
 
 struct model_call;
+int model_check_open(const struct helper_pool *pool, struct kg_err *err); /* KG_E_STOPPING */
 /* KG_E_BUSY past the bound of calls, KG_E_TOO_LARGE, KG_E_STOPPING. */
 int model_ask(struct helper_pool *pool, const struct model_request *request,
               const struct model_ops *ops, void *data, struct model_call **ret_call,
@@ -129,12 +130,23 @@ int models_find(const struct models *models, const char *alias, const char *who,
 struct models_purpose {
     const char *word; /* "turn", "summary" or "sample"; static */
     struct host_asker *asker;
+    const char *group; /* who shares its places evenly with others, an org or a project; or NULL */
 };
 struct models_call;
-/* As model_ask; KG_E_AUDIT_UNAVAILABLE while nobody could say afterwards that it was asked. */
+/*
+ * As model_ask, but past the bound of calls it waits, for as long as the provider may be silent:
+ * KG_E_BUSY, now or as its end, if too many do or that was too long. KG_E_AUDIT_UNAVAILABLE while
+ * nobody could say afterwards that it was asked.
+ */
 int models_ask(struct models *models, const struct models_purpose *purpose,
                const struct model_request *request, const struct model_ops *ops, void *data,
                struct models_call **ret_call, struct kg_err *err);
 void models_cancel(struct models_call *call); /* nothing more is told of it */
+
+/* Of all providers. */
+struct models_facts {
+    uint32_t asked, waiting;
+};
+struct models_facts models_facts(const struct models *models);
 
 #endif

@@ -223,6 +223,8 @@ void projects_moved(struct projects *projects, struct host_process *process);
 
 /* -- packages, see packages.c ------------------------------------------------------------------ */
 
+/* NULL: none. */
+const char *project_packages_group(const struct projects_packages *packages_or_null);
 size_t project_packages_count(const struct projects_packages *packages_or_null);
 /* NULL: it is none of them. */
 struct host_package_use *project_package_find(const struct projects_packages *packages_or_null,

@@ -15,14 +15,16 @@ struct package_of_project {
 
 struct projects_packages {
     unsigned references;
+    char *group;                      /* owned */
     struct package_of_project *items; /* owned */
     size_t count;
 };
 
-struct projects_packages *projects_packages_new(void)
+struct projects_packages *projects_packages_new(const char *group)
 {
     struct projects_packages *packages = kg_alloc(sizeof(*packages));
     packages->references = 1;
+    packages->group = kg_strdup(group);
     return packages;
 }
 
@@ -49,7 +51,13 @@ void projects_packages_drop(struct projects_packages *packages)
         free(packages->items[i].shown);
     }
     free(packages->items);
+    free(packages->group);
     free(packages);
+}
+
+const char *project_packages_group(const struct projects_packages *packages_or_null)
+{
+    return packages_or_null != NULL ? packages_or_null->group : NULL;
 }
 
 size_t project_packages_count(const struct projects_packages *packages_or_null)

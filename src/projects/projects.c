@@ -67,6 +67,7 @@ struct projects_facts projects_facts(const struct projects_entry *project)
         .root = project->source->has_root ? project->root : NULL,
         .source = project->source->name,
         .path = project->source->has_file ? project->path : NULL,
+        .group = project_packages_group(project->packages),
         .state = project->state,
         .reason = project->reason,
         .watched = project->watched,

@@ -31,6 +31,7 @@ struct projects_facts {
     const char *root;   /* absolute; NULL: it has none */
     const char *source; /* "file", "folder" or "state" */
     const char *path;   /* of the file; NULL: it has none */
+    const char *group;  /* of its packages, see projects_packages_new; NULL: it has none */
     enum projects_state state;
     const char *reason; /* why it is pending; NULL: it is active */
     bool watched;
@@ -88,7 +89,8 @@ void projects_unload(struct host *host, struct kg_str id, bool force, const char
  * over.
  */
 struct host_package_use;
-struct projects_packages *projects_packages_new(void);
+/* group: whose they are. Projects with packages of one group count as one where all share. */
+struct projects_packages *projects_packages_new(const char *group);
 /* The use is theirs from then on. shown: what agents know it by. */
 void projects_packages_add(struct projects_packages *packages, const char *shown,
                            struct host_package_use *use);

@@ -55,7 +55,8 @@ static void all_that_a_provider_says_is_taken(void **state)
     struct local *local = must_read(
         "[providers.mine]\nkind = \"openai\"\nbase_url = \"https://LLM.Example.com:8443/v1/\"\n"
         "api_key = \"${KG_TEST_KEY}\"\nheaders = { X-Team = \"${KG_TEST_KEY}\" }\n"
-        "connect_timeout_ms = 100\nidle_timeout_ms = 200\ntimeout_ms = 300\nretries = 0\n");
+        "connect_timeout_ms = 100\nidle_timeout_ms = 200\ntimeout_ms = 300\nretries = 0\n"
+        "calls_max = 7\nwaiting_max = 0\n");
     const struct local_provider *mine = local_provider_find(local, KG_STR("mine"));
     assert_true(kg_str_is(mine->base_url, "https://LLM.Example.com:8443/v1"));
     assert_string_equal(mine->host, "llm.example.com");
@@ -66,6 +67,8 @@ static void all_that_a_provider_says_is_taken(void **state)
     assert_int_equal(mine->idle_timeout_ms, 200);
     assert_int_equal(mine->timeout_ms, 300);
     assert_int_equal(mine->retries, 0);
+    assert_int_equal(mine->calls_max, 7);
+    assert_int_equal(mine->waiting_max, 0);
     local_free(local);
 }
 
