@@ -73,11 +73,8 @@ static void show_launch(struct kg_buf *out, const struct cli *cli, const struct 
         open_browser(cli, url);
 }
 
-int cli_auth_open(struct cli *cli)
-{
-    const struct client_request request = {.method = "POST", .target = "/api/v1/launch"};
-    return cli_show(cli, &request, show_launch);
-}
+static const struct row launch_rows[] = {{.put = show_launch}, {0}};
+const struct cli_page page_auth_open = {"POST", "/api/v1/launch", .rows = launch_rows};
 
 /* -- tokens ------------------------------------------------------------------------------------ */
 
@@ -118,6 +115,6 @@ static const struct row list_rows[] = {
      .cells = list_cells},
     {0},
 };
-const struct cli_page auth_token_list = {"GET", "/api/v1/tokens", .rows = list_rows};
-const struct cli_page auth_token_revoke = {"DELETE", "/api/v1/tokens/{1}",
-                                           .words = "token {name} is revoked\n"};
+const struct cli_page page_auth_token_list = {"GET", "/api/v1/tokens", .rows = list_rows};
+const struct cli_page page_auth_token_revoke = {"DELETE", "/api/v1/tokens/{1}",
+                                                .words = "token {name} is revoked\n"};

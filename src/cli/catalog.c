@@ -1,5 +1,5 @@
 /* kaged catalog: packages of an org, or of the system where no org is named. */
-#include "cli/cli.h"
+#include "cli/rows.h"
 
 #include "store/pack.h"
 
@@ -8,112 +8,44 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define FILE_MAX ((size_t)1 << 30) /* the daemon's own bound is far below */
-#define BOUNDARY "kaged-catalog-upload-7f3c9a51d0e84b26"
+#define FILE_MAX          ((size_t)1 << 30) /* the daemon's own bound is far below */
+#define UPLOAD_SILENCE_MS 600000
+#define BOUNDARY          "kaged-catalog-upload-7f3c9a51d0e84b26"
 
-/* "/api/orgs/ORG/plugins" or "/api/admin/plugins", and what follows. */
-static void put_catalog_target(const struct cli *cli, struct kg_buf *target)
-{
-    const char *org = cli_option_value(cli, "org");
-    kg_buf_text(target, org != NULL ? "/api/orgs/" : "/api/admin");
-    if (org != NULL)
-        kg_buf_percent(target, kg_str(org));
-    kg_buf_text(target, "/plugins");
-}
+/* With --org the org's own packages, else the system's. */
+#define OF_CATALOG(method, rest)                                                                   \
+    (method), "/api/orgs/{--org}/plugins" rest, .without = "/api/admin/plugins" rest
 
-static void put_packages(struct kg_buf *out, const struct cli *cli, const struct kg_node *answer)
-{
-    static const char *const headings[] = {"PID", "VERSION", "STATE", "SOURCE", "KIND", "ID", NULL};
-    const struct kg_node *plugins = kg_node_list(answer, "plugins");
-    (void)cli;
-    if (plugins->count == 0) {
-        kg_buf_text(out, "there are no packages\n");
-        return;
-    }
-    struct table *table = table_new(headings);
-    for (uint32_t i = 0; i < plugins->count; i++) {
-        const struct kg_node *plugin = &plugins->items[i];
-        table_texts(table, plugin, (const char *const[]){"pid", "version", NULL});
-        table_cell(table,
-                   !kg_node_is_true(plugin, "enabled")    ? KG_STR("disabled")
-                   : kg_node_is_true(plugin, "is_latest") ? KG_STR("latest")
-                                                          : KG_STR("older"),
-                   NULL);
-        table_texts(table, plugin, (const char *const[]){"source", "kind", "id", NULL});
-    }
-    table_print(table);
-}
+static const struct cell state_cells[] = {{"STATE", "!enabled", "disabled", NULL},
+                                          {"STATE", "is_latest", "latest", NULL},
+                                          {"STATE", NULL, "older", NULL},
+                                          {0}};
+static const struct row list_rows[] = {
+    {"!plugins", .words = "there are no packages\n"},
+    {.each = "plugins",
+     .table = "PID={pid}; VERSION={version}; STATE; SOURCE={source}; KIND={kind}; ID={id}",
+     .cells = state_cells},
+    {0},
+};
+const struct cli_page page_catalog_list = {OF_CATALOG("GET", "?tag"), .rows = list_rows};
+const struct cli_page page_catalog_versions = {OF_CATALOG("GET", "/{1}/versions"),
+                                               .rows = list_rows};
 
-int cli_catalog_list(struct cli *cli)
-{
-    kg_auto(kg_buf_free) struct kg_buf target = {0};
-    put_catalog_target(cli, &target);
-    cli_put_option(&target, cli, "tag");
-    const struct client_request request = {.method = "GET", .target = kg_buf_terminate(&target)};
-    return cli_show(cli, &request, put_packages);
-}
-
-int cli_catalog_versions(struct cli *cli)
-{
-    kg_auto(kg_buf_free) struct kg_buf target = {0};
-    put_catalog_target(cli, &target);
-    kg_buf_char(&target, '/');
-    kg_buf_percent(&target, kg_str(cli_argument(cli, 0)));
-    kg_buf_text(&target, "/versions");
-    const struct client_request request = {.method = "GET", .target = kg_buf_terminate(&target)};
-    return cli_show(cli, &request, put_packages);
-}
-
-static void cli_catalog_put_package(struct kg_buf *out, const struct cli *cli,
-                                    const struct kg_node *answer)
-{
-    (void)cli;
-    print_words(out, answer, "{pid} {version} is ");
-    kg_buf_text(out, kg_node_is_true(answer, "enabled") ? "enabled" : "disabled");
-    kg_buf_text(out, kg_node_is_true(answer, "is_latest") ? ", and the latest\n" : "\n");
-    const struct kg_node *declares = kg_node_list(answer, "declares");
-    for (uint32_t i = 0; kg_node_is_true(answer, "enabled") && i < declares->count; i++) {
-        kg_buf_text(out, i == 0 ? "it wants, and has only what an org grants it: " : ", ");
-        kg_buf_escaped(out, declares->items[i].text);
-    }
-    if (kg_node_is_true(answer, "enabled") && declares->count > 0)
-        kg_buf_char(out, '\n');
-}
-
-static int catalog_change(const struct cli *cli, const char *body)
-{
-    kg_auto(kg_buf_free) struct kg_buf target = {0};
-    put_catalog_target(cli, &target);
-    kg_buf_char(&target, '/');
-    kg_buf_percent(&target, kg_str(cli_argument(cli, 0)));
-    const struct client_request request = {
-        .method = "PATCH", .target = kg_buf_terminate(&target), .body = kg_str(body)};
-    return cli_show(cli, &request, cli_catalog_put_package);
-}
-
-int cli_catalog_enable(struct cli *cli)
-{
-    return catalog_change(cli, "{\"enabled\":true}");
-}
-
-int cli_catalog_disable(struct cli *cli)
-{
-    return catalog_change(cli, "{\"enabled\":false}");
-}
+static const struct row changed_rows[] = {
+    {"!enabled", .words = "{pid} {version} is disabled"},
+    {"enabled", .words = "{pid} {version} is enabled"},
+    {"is_latest", .words = ", and the latest"},
+    {.words = "\n"},
+    {"enabled declares", .words = "it asks for these, and has only what an org grants it: "
+                                  "{declares:list}\n"},
+    {0},
+};
+const struct cli_page page_catalog_enable = {OF_CATALOG("PATCH", "/{1}"),
+                                             .body = "{\"enabled\":true}", .rows = changed_rows};
+const struct cli_page page_catalog_disable = {OF_CATALOG("PATCH", "/{1}"),
+                                              .body = "{\"enabled\":false}", .rows = changed_rows};
 
 /* -- uploading --------------------------------------------------------------------------------- */
-
-static void put_uploaded(struct kg_buf *out, const struct cli *cli, const struct kg_node *answer)
-{
-    const struct kg_node *warnings = kg_node_list(answer, "warnings");
-    (void)cli;
-    print_words(out, answer, "{pid} {version} is in the catalog, by the id {id}\n");
-    for (uint32_t i = 0; i < warnings->count; i++) {
-        kg_buf_text(out, "warning: ");
-        kg_buf_escaped(out, warnings->items[i].text);
-        kg_buf_char(out, '\n');
-    }
-}
 
 static void tell_left_out(char *const *paths)
 {
@@ -165,13 +97,19 @@ static int package_read(const struct cli *cli, const char *path, struct kg_buf *
                      : kg_read_file(path, FILE_MAX, ret_file, err);
 }
 
+static const struct row uploaded_rows[] = {
+    {.words = "{pid} {version} is in the catalog, with the id {id}\n"},
+    {.each = "warnings", .words = "warning: {.}\n"},
+    {0},
+};
+
 int cli_catalog_upload(struct cli *cli)
 {
+    static const struct cli_page page = {OF_CATALOG("POST", "/upload"),
+                                         .silence_ms = UPLOAD_SILENCE_MS, .rows = uploaded_rows};
     const char *ending = "";
-    kg_auto(kg_buf_free) struct kg_buf target = {0}, body = {0}, file = {0};
+    kg_auto(kg_buf_free) struct kg_buf body = {0}, file = {0};
     struct kg_err err = {0};
-    put_catalog_target(cli, &target);
-    kg_buf_text(&target, "/upload");
     if (package_read(cli, cli_argument(cli, 0), &file, &ending, &err) < 0)
         return print_error(&err);
     kg_buf_printf(&body,
@@ -180,12 +118,7 @@ int cli_catalog_upload(struct cli *cli)
                   ending);
     kg_buf_str(&body, kg_buf_view(&file));
     kg_buf_text(&body, "\r\n--" BOUNDARY "--\r\n");
-    const struct client_request request = {
-        .method = "POST",
-        .target = kg_buf_terminate(&target),
-        .body = kg_buf_view(&body),
-        .content_type = "multipart/form-data; boundary=" BOUNDARY,
-        .silence_ms = 600000,
-    };
-    return cli_show(cli, &request, put_uploaded);
+    const struct page_given given = {.body = kg_buf_view(&body),
+                                     .content_type = "multipart/form-data; boundary=" BOUNDARY};
+    return page_show_with(cli, &page, &given);
 }

@@ -3,104 +3,47 @@
  * lets it reach. A sensitive value comes from a terminal that does not show it or from stdin, and
  * is never an argument, which everybody on the machine could read.
  */
-#include "cli/cli.h"
+#include "cli/rows.h"
 
 #include "secret/secret.h"
 
-/* "/api/orgs/ORG/plugins/PID/" and what follows; false: no org was named, which was said. */
-static bool put_package_target(const struct cli *cli, struct kg_buf *target, const char *rest)
-{
-    if (!cli_put_org(cli, target))
-        return false;
-    kg_buf_text(target, "/plugins/");
-    kg_buf_percent(target, kg_str(cli_argument(cli, 0)));
-    kg_buf_text(target, rest);
-    return true;
-}
+#define OF_PACKAGE(method, rest) (method), "/api/orgs/{--org}/plugins/{1}" rest
 
 /* -- settings ---------------------------------------------------------------------------------- */
 
-static void catalog_settings_put_names(struct kg_buf *out, const char *words,
-                                       const struct kg_node *names)
-{
-    for (uint32_t i = 0; i < names->count; i++) {
-        kg_buf_text(out, i == 0 ? words : ", ");
-        kg_buf_escaped(out, names->items[i].text);
-    }
-    if (names->count > 0)
-        kg_buf_char(out, '\n');
-}
+static const struct cell required_cells[] = {
+    {"REQUIRED", "required", "yes", NULL}, {"REQUIRED", NULL, "no", NULL}, {0}};
+static const struct row settings_rows[] = {
+    {"!settings", .words = "{pid} {version} has no settings\n"},
+    {.each = "settings",
+     .table = "KEY={key}; TYPE={type}; VALUE={value:set}; DEFAULT={default:set}; REQUIRED; "
+              "DESCRIPTION={description}",
+     .cells = required_cells},
+    {"settings missing", .words = "missing: {missing:list}\n"},
+    {"settings dropped",
+     .words = "set for another version, and not used in this one: {dropped:list}\n"},
+    {0},
+};
+const struct cli_page page_catalog_settings = {OF_PACKAGE("GET", "/settings?version"),
+                                               .rows = settings_rows};
 
-static void catalog_settings_put_cell(struct table *table, const struct kg_node *setting,
-                                      const char *key)
-{
-    kg_auto(kg_buf_free) struct kg_buf text = {0};
-    const struct kg_node *value = kg_node_get(setting, key);
-    if (value != NULL && value->type != KG_NULL)
-        kg_json_put_node(&text, value);
-    table_cell(table, kg_buf_view(&text), NULL);
-}
+static const struct row set_rows[] = {
+    {.words = "{@2} of {pid} is changed\n"},
+    {"missing", .words = "still missing: {missing:list}\n"},
+    {0},
+};
 
-static void catalog_settings_put_settings(struct kg_buf *out, const struct cli *cli,
-                                          const struct kg_node *answer)
-{
-    static const char *const headings[] = {"KEY",      "TYPE",        "VALUE", "DEFAULT",
-                                           "REQUIRED", "DESCRIPTION", NULL};
-    const struct kg_node *settings = kg_node_list(answer, "settings");
-    (void)cli;
-    if (settings->count == 0) {
-        print_words(out, answer, "{pid} {version} has no settings\n");
-        return;
-    }
-    struct table *table = table_new(headings);
-    for (uint32_t i = 0; i < settings->count; i++) {
-        const struct kg_node *setting = &settings->items[i];
-        table_texts(table, setting, (const char *const[]){"key", "type", NULL});
-        catalog_settings_put_cell(table, setting, "value");
-        catalog_settings_put_cell(table, setting, "default");
-        table_cell(table, kg_node_is_true(setting, "required") ? KG_STR("yes") : KG_STR("no"),
-                   NULL);
-        table_texts(table, setting, (const char *const[]){"description", NULL});
-    }
-    table_print(table);
-    catalog_settings_put_names(out, "missing: ", kg_node_list(answer, "missing"));
-    catalog_settings_put_names(out, "set for another version, and not used in this one: ",
-                               kg_node_list(answer, "dropped"));
-}
-
-int cli_catalog_settings(struct cli *cli)
-{
-    kg_auto(kg_buf_free) struct kg_buf target = {0};
-    if (!put_package_target(cli, &target, "/settings"))
-        return CLI_USAGE;
-    cli_put_option(&target, cli, "version");
-    const struct client_request request = {.method = "GET", .target = kg_buf_terminate(&target)};
-    return cli_show(cli, &request, catalog_settings_put_settings);
-}
-
-static void put_setting_set(struct kg_buf *out, const struct cli *cli, const struct kg_node *answer)
-{
-    kg_buf_escaped(out, kg_str(cli_argument(cli, 1)));
-    print_words(out, answer, " of {pid} is changed\n");
-    catalog_settings_put_names(out, "still missing: ", kg_node_list(answer, "missing"));
-}
-
-/* value NULL: it is removed. */
 static int setting_send(const struct cli *cli, struct kg_str json_value)
 {
-    kg_auto(kg_buf_free) struct kg_buf target = {0};
+    static const struct cli_page page = {OF_PACKAGE("PATCH", "/settings"), .rows = set_rows};
     kg_auto(secret_wipe) struct kg_buf body = {0};
     struct kg_json_writer json = kg_json_writer(&body);
-    if (!put_package_target(cli, &target, "/settings"))
-        return CLI_USAGE;
     kg_json_begin(&json, '{');
     kg_json_named_begin(&json, "settings", '{');
     kg_json_named_raw(&json, cli_argument(cli, 1), json_value);
     kg_json_end(&json, '}');
     kg_json_end(&json, '}');
-    const struct client_request request = {
-        .method = "PATCH", .target = kg_buf_terminate(&target), .body = kg_buf_view(&body)};
-    return cli_show(cli, &request, put_setting_set);
+    return page_show_with(cli, &page, &(struct page_given){.body = kg_buf_view(&body)});
 }
 
 static const struct kg_node *setting_find(const struct kg_node *answer, const char *key)
@@ -122,22 +65,15 @@ static void catalog_settings_put_value(const struct kg_node *setting, struct kg_
         kg_json_put_string(out, text);
 }
 
-static int setting_ask(const struct cli *cli, struct kg_doc **ret_doc)
-{
-    kg_auto(kg_buf_free) struct kg_buf target = {0}, body = {0};
-    if (!put_package_target(cli, &target, "/settings"))
-        return CLI_USAGE;
-    const struct client_request request = {.method = "GET", .target = kg_buf_terminate(&target)};
-    return cli_ask_object(cli, &request, &body, ret_doc);
-}
-
 int cli_catalog_set(struct cli *cli)
 {
     const char *key = cli_argument(cli, 1), *given = cli_argument(cli, 2);
+    static const struct cli_page all = {OF_PACKAGE("GET", "/settings")};
+    kg_auto(kg_buf_free) struct kg_buf body = {0};
     kg_auto(kg_doc_cleanup) struct kg_doc *doc = NULL;
     kg_auto(secret_wipe) struct kg_buf text = {0}, value = {0};
     struct kg_err err = {0};
-    int code = setting_ask(cli, &doc);
+    int code = page_ask(cli, &all, NULL, &body, &doc);
     if (code != CLI_DONE)
         return code;
     const struct kg_node *setting = setting_find(doc->root, key);
@@ -165,69 +101,25 @@ int cli_catalog_unset(struct cli *cli)
     return setting_send(cli, KG_STR("null"));
 }
 
-static void catalog_settings_put_rotated(struct kg_buf *out, const struct cli *cli,
-                                         const struct kg_node *answer)
-{
-    (void)cli;
-    print_words(out, answer, "all is sealed with a new key; rows: {sealed}\n");
-}
-
-int cli_catalog_rotate(struct cli *cli)
-{
-    const struct client_request request = {.method = "POST", .target = "/api/admin/catalog/rotate"};
-    return cli_show(cli, &request, catalog_settings_put_rotated);
-}
+const struct cli_page page_catalog_rotate = {"POST", "/api/admin/catalog/rotate",
+                                             .words =
+                                                 "all settings are sealed with a new key; rows: "
+                                                 "{sealed}\n"};
 
 /* -- grants ------------------------------------------------------------------------------------ */
 
-static void catalog_settings_put_grants(struct kg_buf *out, const struct cli *cli,
-                                        const struct kg_node *answer)
-{
-    static const char *const headings[] = {"CAPABILITY", "GRANTED BY", "AT", NULL};
-    static const char *const keys[] = {"capability", "granted_by", "granted_at", NULL};
-    const struct kg_node *grants = kg_node_list(answer, "grants");
-    (void)cli;
-    catalog_settings_put_names(out, "it wants: ", kg_node_list(answer, "declares"));
-    catalog_settings_put_names(out, "this org may grant: ", kg_node_list(answer, "org_may"));
-    if (grants->count == 0) {
-        print_words(out, answer, "{pid} may reach nothing outside of its cage\n");
-        return;
-    }
-    struct table *table = table_new(headings);
-    for (uint32_t i = 0; i < grants->count; i++)
-        table_texts(table, &grants->items[i], keys);
-    table_print(table);
-}
+static const struct row grant_rows[] = {
+    {"declares", .words = "it asks for: {declares:list}\n"},
+    {"org_may", .words = "this org may grant: {org_may:list}\n"},
+    {"!grants", .words = "{pid} may reach nothing outside its cage\n"},
+    {.each = "grants",
+     .table = "CAPABILITY={capability}; GRANTED BY={granted_by}; AT={granted_at}"},
+    {0},
+};
+static const struct member grant_members[] = {{"capability", "2"}, {0}};
 
-int cli_catalog_grants(struct cli *cli)
-{
-    kg_auto(kg_buf_free) struct kg_buf target = {0};
-    if (!put_package_target(cli, &target, "/grants"))
-        return CLI_USAGE;
-    const struct client_request request = {.method = "GET", .target = kg_buf_terminate(&target)};
-    return cli_show(cli, &request, catalog_settings_put_grants);
-}
-
-int cli_catalog_grant(struct cli *cli)
-{
-    kg_auto(kg_buf_free) struct kg_buf target = {0}, body = {0};
-    struct kg_json_writer json = kg_json_writer(&body);
-    if (!put_package_target(cli, &target, "/grants"))
-        return CLI_USAGE;
-    kg_json_begin(&json, '{');
-    kg_json_named_text(&json, "capability", cli_argument(cli, 1));
-    kg_json_end(&json, '}');
-    const struct client_request request = {
-        .method = "POST", .target = kg_buf_terminate(&target), .body = kg_buf_view(&body)};
-    return cli_show(cli, &request, catalog_settings_put_grants);
-}
-
-int cli_catalog_revoke(struct cli *cli)
-{
-    kg_auto(kg_buf_free) struct kg_buf target = {0};
-    if (!put_package_target(cli, &target, "/grants"))
-        return CLI_USAGE;
-    client_put_query(&target, "capability", kg_str(cli_argument(cli, 1)));
-    const struct client_request request = {.method = "DELETE", .target = kg_buf_terminate(&target)};
-    return cli_show(cli, &request, catalog_settings_put_grants);
-}
+const struct cli_page page_catalog_grants = {OF_PACKAGE("GET", "/grants"), .rows = grant_rows};
+const struct cli_page page_catalog_grant = {OF_PACKAGE("POST", "/grants"), grant_members,
+                                            .rows = grant_rows};
+const struct cli_page page_catalog_revoke = {OF_PACKAGE("DELETE", "/grants?capability=2"),
+                                             .rows = grant_rows};

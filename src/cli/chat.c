@@ -2,6 +2,7 @@
  * kaged chat: finds or begins a session, and becomes kaged-chat, which edits lines and runs this
  * program for everything else.
  */
+#include "cli/rows.h"
 #include "cli/session.h"
 
 #include "cage/cage.h"
@@ -16,20 +17,16 @@
 static int find_session(const struct cli *cli, char **ret_project, char **ret_session,
                         char **ret_seat)
 {
-    kg_auto(kg_buf_free) struct kg_buf target = {0}, body = {0};
+    static const struct cli_page resume = {"GET", "/api/v1/sessions/{0}"};
+    static const struct cli_page begin = {"POST", "/api/v1/projects/{0}/sessions", .body = "{}"};
+    kg_auto(kg_buf_free) struct kg_buf body = {0};
     kg_auto(kg_doc_cleanup) struct kg_doc *doc = NULL;
     const char *resumed = cli_has(cli, "last") ? "@last" : cli_option_value(cli, "resume");
-    struct client_request request = {.method = resumed ? "GET" : "POST",
-                                     .body = resumed ? KG_STR_NULL : KG_STR("{}")};
     int code = resumed ? CLI_DONE : session_find_project(cli, ret_project);
     if (code != CLI_DONE)
         return code;
-    if (resumed != NULL)
-        client_put_target(&target, "sessions", resumed, "");
-    else
-        client_put_target(&target, "projects", *ret_project, "/sessions");
-    request.target = kg_buf_terminate(&target);
-    code = cli_ask_object(cli, &request, &body, &doc);
+    const struct page_given given = {.name = resumed ? resumed : *ret_project};
+    code = page_ask(cli, resumed ? &resume : &begin, &given, &body, &doc);
     if (code != CLI_DONE)
         return code;
     free(*ret_project);

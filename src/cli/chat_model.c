@@ -3,6 +3,7 @@
  * at hand is looked for: an Ollama on this machine, a provider's key in the environment. Nothing is
  * written but after a yes; a key goes to the store of secrets, and its name alone into the file.
  */
+#include "cli/rows.h"
 #include "cli/session.h"
 
 #include "config/edit.h"
@@ -165,24 +166,14 @@ static int add_block(struct kg_buf *text, void *data, struct kg_err *err)
     return result;
 }
 
-static int chat_model_tell(const struct cli *cli, const char *method, const char *target,
-                           struct kg_str body)
-{
-    kg_auto(kg_buf_free) struct kg_buf answer = {0};
-    const struct client_request request = {
-        .method = method, .target = target, .body = body, .silence_ms = CLIENT_WAIT_FOREVER};
-    return cli_ask(cli, &request, &answer);
-}
-
 static int keep_key(const struct cli *cli, const char *variable)
 {
-    kg_auto(kg_buf_free) struct kg_buf body = {0}, target = {0};
-    struct kg_json_writer json = kg_json_writer(&body);
-    kg_json_begin(&json, '{');
-    kg_json_named_text(&json, "value", getenv(variable));
-    kg_json_end(&json, '}');
-    client_put_target(&target, "secrets", variable, "");
-    int code = chat_model_tell(cli, "PUT", kg_buf_terminate(&target), kg_buf_view(&body));
+    static const struct cli_page page = {"PUT", "/api/v1/secrets/{0}",
+                                         .silence_ms = CLIENT_WAIT_FOREVER};
+    kg_auto(kg_buf_free) struct kg_buf body = {0};
+    rows_put_text(&body, "value", kg_str(getenv(variable)));
+    const struct page_given given = {.name = variable, .body = kg_buf_view(&body)};
+    int code = page_tell(cli, &page, &given);
     explicit_bzero(body.data, body.length);
     return code;
 }
@@ -195,9 +186,10 @@ struct seat {
 
 static int write_offer(const struct cli *cli, const struct seat *seat, const struct offer *offer)
 {
+    static const struct cli_page page = {"POST", "/api/v1/projects/{0}/reload",
+                                         .silence_ms = CLIENT_WAIT_FOREVER};
     struct block block = {offer, seat->alias ? seat->alias : OWN_ALIAS};
     kg_auto(project_location_free) struct project_location location = {0};
-    kg_auto(kg_buf_free) struct kg_buf target = {0};
     struct kg_err err = {0};
     int code = offer->key_variable ? keep_key(cli, offer->key_variable) : CLI_DONE;
     if (code != CLI_DONE)
@@ -207,10 +199,9 @@ static int write_offer(const struct cli *cli, const struct seat *seat, const str
     if (seat->alias == NULL && (project_locate(seat->root, &location, &err) < 0 ||
                                 project_set_model(&location, seat->agent, block.alias, &err) < 0))
         return print_error(&err);
-    code = chat_model_tell(cli, "POST", "/api/v1/reload", KG_STR_NULL);
-    client_put_target(&target, "projects", seat->project, "/reload");
+    code = page_tell(cli, &page_daemon_reload, NULL);
     if (code == CLI_DONE)
-        code = chat_model_tell(cli, "POST", kg_buf_terminate(&target), KG_STR_NULL);
+        code = page_tell(cli, &page, &(struct page_given){.name = seat->project});
     if (code == CLI_DONE)
         printf("wrote [providers.%s] and [models.%s] to %s\n", offer->provider, block.alias,
                cli->paths.local_file);
@@ -280,11 +271,10 @@ static bool has_model(const struct cli *cli, const char *alias)
 
 int chat_offer_model(const struct cli *cli, const char *project, const char *agent)
 {
-    kg_auto(kg_buf_free) struct kg_buf target = {0}, body = {0};
+    static const struct cli_page page = {"GET", "/api/v1/projects/{0}"};
+    kg_auto(kg_buf_free) struct kg_buf body = {0};
     kg_auto(kg_doc_cleanup) struct kg_doc *doc = NULL;
-    client_put_target(&target, "projects", project, "");
-    const struct client_request request = {.method = "GET", .target = kg_buf_terminate(&target)};
-    int code = cli_ask_object(cli, &request, &body, &doc);
+    int code = page_ask(cli, &page, &(struct page_given){.name = project}, &body, &doc);
     if (code != CLI_DONE)
         return code;
     const struct kg_node *agents = kg_node_list(doc->root, "agents");

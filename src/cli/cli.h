@@ -187,8 +187,6 @@ struct table;
 struct table *table_new(const char *const *headings); /* NULL-ended */
 /* The next cell, line by line; empty text shows as "-". */
 void table_cell(struct table *table, struct kg_str text, const char *color_or_null);
-/* The next cells are those members of an object; NULL-ended. */
-void table_texts(struct table *table, const struct kg_node *object, const char *const *keys);
 void table_print(struct table *table); /* and frees it */
 
 /* -- asking ------------------------------------------------------------------------------------ */
@@ -264,8 +262,6 @@ int cli_ask_object(const struct cli *cli, const struct client_request *request,
                    struct kg_buf *ret_body, struct kg_doc **ret_doc);
 /* What of an answer is said in words. */
 typedef void cli_put(struct kg_buf *out, const struct cli *cli, const struct kg_node *answer);
-/* Asks, and prints the answer: as it came with --json, else in words. */
-int cli_show(const struct cli *cli, const struct client_request *request, cli_put *put);
 /* "kaged", with --home if it was given, as a shell takes it: for advice on what to do next. */
 char *cli_self(const struct cli *cli);
 /* From now on Ctrl-C ends the program with exit code 0: that is how one leaves --follow. */
@@ -325,15 +321,26 @@ void systemd_detach(struct systemd *systemd);
 
 /* -- the commands ------------------------------------------------------------------------------ */
 
-extern const struct cli_page mcp_profile_list, mcp_profile_rm, mcp_status;
-extern const struct cli_page system_plugin_list, system_plugin_status;
-extern const struct cli_page plugin_grant, plugin_revoke, plugin_knobs;
-extern const struct cli_page auth_token_list, auth_token_revoke;
-extern const struct cli_page project_list, project_unload;
-extern const struct cli_page daemon_status, daemon_reload;
-extern const struct cli_page plugin_why, plugin_status;
-extern const struct cli_page session_questions, session_commands, session_idle,
-    session_undo_compact, session_resume, session_close, session_cancel;
+extern const struct cli_page page_mcp_profile_list, page_mcp_profile_rm, page_mcp_status;
+extern const struct cli_page page_system_plugin_list, page_system_plugin_status;
+extern const struct cli_page page_plugin_grant, page_plugin_revoke, page_plugin_knobs;
+extern const struct cli_page page_consent_decline, page_auth_open, page_auth_token_list,
+    page_auth_token_revoke;
+extern const struct cli_page page_project_list, page_project_show, page_project_unload;
+extern const struct cli_page page_daemon_status, page_daemon_reload;
+extern const struct cli_page page_plugin_list, page_plugin_why, page_plugin_status;
+extern const struct cli_page page_org_list, page_org_create, page_org_activate, page_org_deactivate,
+    page_org_delete, page_org_users, page_org_members, page_org_add_member, page_org_remove_member,
+    page_org_models, page_org_remove_model;
+extern const struct cli_page page_catalog_list, page_catalog_versions, page_catalog_enable,
+    page_catalog_disable, page_catalog_settings, page_catalog_rotate, page_catalog_grants,
+    page_catalog_grant, page_catalog_revoke;
+extern const struct cli_page page_orchestrator_list, page_orchestrator_show,
+    page_orchestrator_create, page_orchestrator_delete, page_orchestrator_load,
+    page_orchestrator_reload, page_orchestrator_unload;
+extern const struct cli_page page_session_questions, page_session_context, page_session_commands,
+    page_session_idle, page_session_undo_compact, page_session_resume, page_session_close,
+    page_session_cancel;
 
 int cli_start(struct cli *cli);
 int cli_backup(struct cli *cli);
@@ -349,7 +356,6 @@ int cli_project_init(struct cli *cli);
 int cli_project_add(struct cli *cli);
 int cli_project_load(struct cli *cli);
 int cli_project_reload(struct cli *cli);
-int cli_project_show(struct cli *cli);
 int cli_config_check(struct cli *cli);
 int cli_config_get(struct cli *cli);
 int cli_config_set(struct cli *cli);
@@ -367,43 +373,14 @@ int cli_mcp_forget(struct cli *cli);
 int cli_mcp_profile_set(struct cli *cli);
 int cli_mcp_mark(struct cli *cli);
 int cli_secret_set(struct cli *cli);
-int cli_org_create(struct cli *cli);
-int cli_org_list(struct cli *cli);
-int cli_org_activate(struct cli *cli);
-int cli_org_deactivate(struct cli *cli);
-int cli_org_delete(struct cli *cli);
-int cli_org_users(struct cli *cli);
-int cli_org_members(struct cli *cli);
-int cli_org_add_member(struct cli *cli);
-int cli_org_remove_member(struct cli *cli);
-int cli_org_models(struct cli *cli);
 int cli_org_add_model(struct cli *cli);
 int cli_org_change_model(struct cli *cli);
-int cli_org_remove_model(struct cli *cli);
-/* "/api/orgs/ORG" of the option --org; false: it is missing, which was said. */
-bool cli_put_org(const struct cli *cli, struct kg_buf *target);
-int cli_orchestrator_create(struct cli *cli);
-int cli_orchestrator_list(struct cli *cli);
-int cli_orchestrator_show(struct cli *cli);
 int cli_orchestrator_config(struct cli *cli);
 int cli_orchestrator_settings(struct cli *cli);
-int cli_orchestrator_load(struct cli *cli);
-int cli_orchestrator_reload(struct cli *cli);
-int cli_orchestrator_unload(struct cli *cli);
-int cli_orchestrator_delete(struct cli *cli);
 int cli_orchestrator_chat(struct cli *cli);
 int cli_catalog_upload(struct cli *cli);
-int cli_catalog_list(struct cli *cli);
-int cli_catalog_versions(struct cli *cli);
-int cli_catalog_enable(struct cli *cli);
-int cli_catalog_disable(struct cli *cli);
-int cli_catalog_settings(struct cli *cli);
 int cli_catalog_set(struct cli *cli);
 int cli_catalog_unset(struct cli *cli);
-int cli_catalog_grants(struct cli *cli);
-int cli_catalog_grant(struct cli *cli);
-int cli_catalog_revoke(struct cli *cli);
-int cli_catalog_rotate(struct cli *cli);
 int cli_secret_list(struct cli *cli);
 int cli_secret_rm(struct cli *cli);
 int cli_secret_rotate(struct cli *cli);
@@ -415,7 +392,6 @@ int cli_version(struct cli *cli);
 int cli_help(struct cli *cli);
 int cli_completion(struct cli *cli);
 int cli_completion_words(struct cli *cli);
-int cli_plugin_list(struct cli *cli);
 int cli_plugin_storage(struct cli *cli);
 int cli_plugin_logs(struct cli *cli);
 int cli_plugin_enable(struct cli *cli);
@@ -431,7 +407,6 @@ int cli_plugin_knobs_set(struct cli *cli);
 int cli_plugin_call(struct cli *cli);
 int cli_plugin_trace(struct cli *cli);
 int cli_plugin_replay(struct cli *cli);
-int cli_auth_open(struct cli *cli);
 int cli_chat(struct cli *cli);
 int cli_auth_token_create(struct cli *cli);
 int cli_plugin_install(struct cli *cli);
@@ -441,13 +416,11 @@ int cli_plugin_uninstall(struct cli *cli);
 int cli_plugin_promote(struct cli *cli);
 int cli_consent_list(struct cli *cli);
 int cli_consent_approve(struct cli *cli);
-int cli_consent_decline(struct cli *cli);
 int cli_session_new(struct cli *cli);
 int cli_session_list(struct cli *cli);
 int cli_session_show(struct cli *cli);
 int cli_session_send(struct cli *cli);
 int cli_session_command(struct cli *cli);
-int cli_session_context(struct cli *cli);
 int cli_session_tool(struct cli *cli);
 int cli_session_compact(struct cli *cli);
 int cli_session_pin(struct cli *cli);
@@ -459,17 +432,12 @@ int cli_session_answer(struct cli *cli);
 int cli_audit(struct cli *cli);
 int cli_audit_verify(struct cli *cli);
 
-/* Asks about the plugin of the first argument: "/api/v1/plugins/NAME" and the rest. */
-int cli_ask_plugin(const struct cli *cli, const char *method, const char *rest,
-                   struct kg_buf *ret_body, struct kg_doc **ret_doc);
 /* Shows what a script is granted, and asks. False: no daemon knows a script of that name. */
 bool cli_script_approve(const struct cli *cli, const char *name, int *ret_code);
 /* Whether that is a script and no plugin; it is put among the others, or run while it changes. */
 bool cli_is_script_file(const char *source);
 int cli_script_install(const struct cli *cli, const char *source);
 int cli_script_dev(const struct cli *cli, const char *source);
-/* The same, and prints the answer as cli_show does. */
-int cli_show_plugin(const struct cli *cli, const char *method, const char *rest, cli_put *put);
 /* All of stdin, which messages call `what`. */
 int cli_read_stdin(const char *what, size_t max_bytes, struct kg_buf *ret_text, struct kg_err *err);
 /* A JSON object: the argument, stdin if it is "-", {} if there is none. */

@@ -423,19 +423,6 @@ int cli_ask_object(const struct cli *cli, const struct client_request *request,
     return CLI_DONE;
 }
 
-int cli_show(const struct cli *cli, const struct client_request *request, cli_put *put)
-{
-    kg_auto(kg_buf_free) struct kg_buf body = {0}, text = {0};
-    kg_auto(kg_doc_cleanup) struct kg_doc *doc = NULL;
-    int code = cli_ask_object(cli, request, &body, &doc);
-    if (code == CLI_DONE && cli->json)
-        print_json(kg_buf_view(&body));
-    else if (code == CLI_DONE)
-        put(&text, cli, doc->root);
-    print_out(&text);
-    return code;
-}
-
 char *cli_self(const struct cli *cli)
 {
     struct kg_buf text = {0};

@@ -62,7 +62,8 @@ static const struct row status_rows[] = {
               "for the disk"},
     {0},
 };
-const struct cli_page daemon_status = {"GET", "/api/v1/status", .rows = status_rows, .columns = 10};
+const struct cli_page page_daemon_status = {"GET", "/api/v1/status", .rows = status_rows,
+                                            .columns = 10};
 
 static const struct client_request status_request = {.method = "GET", .target = "/api/v1/status"};
 
@@ -82,7 +83,7 @@ static const struct row reload_rows[] = {
     {.each = "problems", .rows = problem_rows},
     {0},
 };
-const struct cli_page daemon_reload = {"POST", "/api/v1/reload", .rows = reload_rows};
+const struct cli_page page_daemon_reload = {"POST", "/api/v1/reload", .rows = reload_rows};
 
 /* -- stop -------------------------------------------------------------------------------------- */
 

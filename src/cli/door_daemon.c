@@ -1,5 +1,6 @@
 /* The way to the store that leads by the daemon: each act is a request of its API. */
 #include "cli/install.h"
+#include "cli/rows.h"
 
 #include <stdlib.h>
 
@@ -15,18 +16,11 @@ bool door_daemon_runs(const struct cli *cli)
     return result == 0 || err.code != KG_E_NO_DAEMON;
 }
 
-static int door_daemon_ask(struct door *door, const char *method, const char *target,
+static int door_daemon_ask(struct door *door, const struct cli_page *page, const char *name,
                            struct kg_str body, struct door_answer *ret_answer)
 {
-    /* Who removes a plugin waits for its end, which the daemon bounds. */
-    bool waits = strcmp(method, "DELETE") == 0;
-    const struct client_request request = {
-        .method = method,
-        .target = target,
-        .body = body,
-        .silence_ms = waits ? CLIENT_WAIT_FOREVER : 0,
-    };
-    return cli_ask_object(door->cli, &request, &ret_answer->body, &ret_answer->doc);
+    const struct page_given given = {.name = name, .body = body};
+    return page_ask(door->cli, page, &given, &ret_answer->body, &ret_answer->doc);
 }
 
 static void door_daemon_put_text(struct kg_json_writer *json, const char *key,
@@ -51,12 +45,12 @@ static void door_daemon_put_own(struct kg_json_writer *json, const struct store_
 static int door_daemon_want(struct door *door, const struct door_wish *wish,
                             struct door_answer *ret_consent)
 {
-    kg_auto(kg_buf_free) struct kg_buf target = {0}, body = {0};
+    static const struct cli_page approve = {"POST", "/api/v1/plugins/{0}/approve"};
+    static const struct cli_page install = {"POST", "/api/v1/plugins"};
+    kg_auto(kg_buf_free) struct kg_buf body = {0};
     struct kg_json_writer json = kg_json_writer(&body);
-    if (wish->source == NULL) {
-        client_put_target(&target, "plugins", wish->plugin, "/approve");
-        return door_daemon_ask(door, "POST", kg_buf_terminate(&target), KG_STR_NULL, ret_consent);
-    }
+    if (wish->source == NULL)
+        return door_daemon_ask(door, &approve, wish->plugin, KG_STR_NULL, ret_consent);
     kg_json_begin(&json, '{');
     door_daemon_put_text(&json, "source", wish->source);
     door_daemon_put_text(&json, "version", wish->version);
@@ -67,23 +61,22 @@ static int door_daemon_want(struct door *door, const struct door_wish *wish,
     if (wish->server != NULL)
         kg_json_named_raw(&json, "server", kg_str(wish->server));
     kg_json_end(&json, '}');
-    return door_daemon_ask(door, "POST", "/api/v1/plugins", kg_buf_view(&body), ret_consent);
+    return door_daemon_ask(door, &install, NULL, kg_buf_view(&body), ret_consent);
 }
 
 static int door_daemon_look(struct door *door, const char *id, struct door_answer *ret_consent)
 {
-    kg_auto(kg_buf_free) struct kg_buf target = {0};
-    client_put_target(&target, "consents", id, "");
+    static const struct cli_page page = {"GET", "/api/v1/consents/{0}"};
     cli_pause_ms(LOOK_PAUSE_MS);
-    return door_daemon_ask(door, "GET", kg_buf_terminate(&target), KG_STR_NULL, ret_consent);
+    return door_daemon_ask(door, &page, id, KG_STR_NULL, ret_consent);
 }
 
 static int door_daemon_approve(struct door *door, const char *id, const struct door_yes *yes,
                                struct door_answer *ret_consent)
 {
-    kg_auto(kg_buf_free) struct kg_buf target = {0}, body = {0};
+    static const struct cli_page page = {"POST", "/api/v1/consents/{0}/approve"};
+    kg_auto(kg_buf_free) struct kg_buf body = {0};
     struct kg_json_writer json = kg_json_writer(&body);
-    client_put_target(&target, "consents", id, "/approve");
     kg_json_begin(&json, '{');
     door_daemon_put_text(&json, "hash", yes->hash);
     door_daemon_put_text(&json, "path", yes->path);
@@ -92,8 +85,7 @@ static int door_daemon_approve(struct door *door, const char *id, const struct d
     kg_json_named_bool(&json, "allow_new_capabilities", yes->allow_new_capabilities);
     kg_json_named_bool(&json, "replace_source", yes->replace_source);
     kg_json_end(&json, '}');
-    return door_daemon_ask(door, "POST", kg_buf_terminate(&target), kg_buf_view(&body),
-                           ret_consent);
+    return door_daemon_ask(door, &page, id, kg_buf_view(&body), ret_consent);
 }
 
 static void door_daemon_decline(struct door *door, const char *id)
@@ -107,21 +99,20 @@ static void door_daemon_decline(struct door *door, const char *id)
     kg_buf_free(&reply.body);
 }
 
-static int door_daemon_uninstall(struct door *door, const char *name, bool force, bool keep_storage,
+static int door_daemon_uninstall(struct door *door, const char *name,
                                  struct door_answer *ret_removed)
 {
-    kg_auto(kg_buf_free) struct kg_buf target = {0};
-    client_put_target(&target, "plugins", name, "");
-    client_put_query(&target, "force", force ? KG_STR("true") : KG_STR("false"));
-    client_put_query(&target, "keep_storage", keep_storage ? KG_STR("true") : KG_STR("false"));
-    return door_daemon_ask(door, "DELETE", kg_buf_terminate(&target), KG_STR_NULL, ret_removed);
+    /* The daemon waits for the plugin's end, which it bounds. */
+    static const struct cli_page page = {"DELETE",
+                                         "/api/v1/plugins/{0}?force&keep_storage=--keep-storage",
+                                         .silence_ms = CLIENT_WAIT_FOREVER};
+    return door_daemon_ask(door, &page, name, KG_STR_NULL, ret_removed);
 }
 
 static int door_daemon_promote(struct door *door, const char *name, struct door_answer *ret_plugin)
 {
-    kg_auto(kg_buf_free) struct kg_buf target = {0};
-    client_put_target(&target, "plugins", name, "/promote");
-    return door_daemon_ask(door, "POST", kg_buf_terminate(&target), KG_STR_NULL, ret_plugin);
+    static const struct cli_page page = {"POST", "/api/v1/plugins/{0}/promote"};
+    return door_daemon_ask(door, &page, name, KG_STR_NULL, ret_plugin);
 }
 
 static void door_daemon_close_door(struct door *door)

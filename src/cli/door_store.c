@@ -289,15 +289,14 @@ static void door_store_put_removed(struct kg_buf *out, const char *name,
     kg_json_end(&json, '}');
 }
 
-static int door_store_uninstall(struct door *base, const char *name, bool force, bool keep_storage,
+static int door_store_uninstall(struct door *base, const char *name,
                                 struct door_answer *ret_removed)
 {
     struct store_door *door = door_store_own(base);
     struct kg_err err = {0};
     struct offline change;
     kg_auto(store_removed_free) struct store_removed removed = {0};
-    const struct store_removal removal = {.keep_storage = keep_storage};
-    (void)force; /* without a daemon nobody uses it */
+    const struct store_removal removal = {.keep_storage = cli_has(base->cli, "keep-storage")};
     if (begin_change(door, &change, &err) < 0)
         return print_error(&err);
     int result = store_remove(door->store, name, &removal, &removed, &err);

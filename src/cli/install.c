@@ -4,6 +4,7 @@
  * beforehand, it is shown, for a log, and nothing is done. Ctrl-C is a no.
  */
 #include "cli/install.h"
+#include "cli/rows.h"
 
 #include "manifest/manifest.h"
 #include "store/store.h"
@@ -554,8 +555,7 @@ int cli_plugin_uninstall(struct cli *cli)
     int code = open_door(cli, DOOR_STORE, &door);
     if (code != CLI_DONE)
         return code;
-    code = door->ops->uninstall(door, cli_argument(cli, 0), cli_has(cli, "force"),
-                                cli_has(cli, "keep-storage"), &removed);
+    code = door->ops->uninstall(door, cli_argument(cli, 0), &removed);
     door->ops->close(door);
     if (code != CLI_DONE)
         return code;
@@ -586,31 +586,22 @@ int cli_plugin_promote(struct cli *cli)
 
 /* -- consents of projects ---------------------------------------------------------------------- */
 
-static void cli_install_put_consents(struct kg_buf *out, const struct cli *cli,
-                                     const struct kg_node *answer)
-{
-    static const char *const headings[] = {"ID",      "STATE",  "PROJECT", "PLUGIN",
-                                           "VERSION", "SOURCE", NULL};
-    static const char *const keys[] = {"id", "state", "project_id", "plugin", "version", NULL};
-    const struct kg_node *consents = kg_node_list(answer, "consents");
-    (void)out, (void)cli;
-    if (consents->count == 0) {
-        fputs("nothing waits for consent\n", stderr);
-        return;
-    }
-    struct table *table = table_new(headings);
-    for (uint32_t i = 0; i < consents->count; i++) {
-        const struct kg_node *consent = &consents->items[i];
-        struct kg_str source = cli_text(consent, "source");
-        table_texts(table, consent, keys);
-        bool none = source.length == 0 && kg_str_is(cli_text(consent, "kind"), "install");
-        table_cell(table, none ? KG_STR("not specified") : source, NULL);
-    }
-    table_print(table);
-}
+static const struct cell source_cells[] = {
+    {"SOURCE", "!source kind=install", "not specified", NULL},
+    {"SOURCE", NULL, "{source}", NULL},
+    {0}};
+static const struct row consent_rows[] = {
+    {"!consents", .words = "nothing waits for consent\n", .aside = true},
+    {.each = "consents",
+     .table = "ID={id}; STATE={state}; PROJECT={project_id}; PLUGIN={plugin}; VERSION={version}; "
+              "SOURCE",
+     .cells = source_cells},
+    {0},
+};
 
 int cli_consent_list(struct cli *cli)
 {
+    static const struct cli_page page = {"GET", "/api/v1/consents", .rows = consent_rows};
     struct kg_err err;
     const char *act = cli_argument(cli, 0);
     if (act != NULL && strcmp(act, "list") != 0) {
@@ -618,8 +609,7 @@ int cli_consent_list(struct cli *cli)
         kg_hint(&err, "list the commands with: kaged help project");
         return print_error(&err);
     }
-    const struct client_request request = {.method = "GET", .target = "/api/v1/consents"};
-    return cli_show(cli, &request, cli_install_put_consents);
+    return page_show(cli, &page);
 }
 
 /* "Project web wants plugin oh-my-pi." and where it would come from. */
@@ -682,16 +672,5 @@ int cli_consent_approve(struct cli *cli)
     return code == CLI_DONE ? lead(&dialogue) : code;
 }
 
-static void put_declined(struct kg_buf *out, const struct cli *cli, const struct kg_node *consent)
-{
-    (void)cli;
-    print_words(out, consent, "declined: {plugin}\n");
-}
-
-int cli_consent_decline(struct cli *cli)
-{
-    kg_auto(kg_buf_free) struct kg_buf target = {0};
-    client_put_target(&target, "consents", cli_argument(cli, 0), "/decline");
-    const struct client_request request = {.method = "POST", .target = kg_buf_terminate(&target)};
-    return cli_show(cli, &request, put_declined);
-}
+const struct cli_page page_consent_decline = {"POST", "/api/v1/consents/{1}/decline",
+                                              .words = "declined: {plugin}\n"};

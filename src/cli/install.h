@@ -41,8 +41,8 @@ struct door_ops {
     int (*approve)(struct door *door, const char *id, const struct door_yes *yes,
                    struct door_answer *ret_consent);
     void (*decline)(struct door *door, const char *id);
-    int (*uninstall)(struct door *door, const char *name, bool force, bool keep_storage,
-                     struct door_answer *ret_removed);
+    /* With the options that the command was given. */
+    int (*uninstall)(struct door *door, const char *name, struct door_answer *ret_removed);
     int (*promote)(struct door *door, const char *name, struct door_answer *ret_plugin);
     void (*close)(struct door *door);
 };

@@ -4,6 +4,7 @@
  * One that does not start now has its first list held until somebody looks at it.
  */
 #include "cli/install.h"
+#include "cli/rows.h"
 
 #include <stdlib.h>
 
@@ -27,15 +28,16 @@ static void seeing_free(struct seeing *seeing)
     door_answer_free(&seeing->tools);
 }
 
-static int install_tools_ask(struct seeing *seeing, const char *method, const char *rest,
-                             struct kg_str body, struct door_answer *ret_answer)
+static const struct cli_page plugin_page = {"GET", "/api/v1/plugins/{0}"};
+static const struct cli_page tools_page = {"GET", "/api/v1/plugins/{0}/tools"};
+static const struct cli_page approve_page = {"POST", "/api/v1/plugins/{0}/tools"};
+
+static int install_tools_ask(struct seeing *seeing, const struct cli_page *page, struct kg_str body,
+                             struct door_answer *ret_answer)
 {
-    kg_auto(kg_buf_free) struct kg_buf target = {0};
+    const struct page_given given = {.name = seeing->name, .body = body};
     door_answer_free(ret_answer);
-    client_put_target(&target, "plugins", seeing->name, rest);
-    const struct client_request request = {
-        .method = method, .target = kg_buf_terminate(&target), .body = body};
-    return cli_ask_object(seeing->cli, &request, &ret_answer->body, &ret_answer->doc);
+    return page_ask(seeing->cli, page, &given, &ret_answer->body, &ret_answer->doc);
 }
 
 static struct kg_str waiting(const struct seeing *seeing)
@@ -52,9 +54,9 @@ static bool install_tools_is_state(const struct seeing *seeing, const char *stat
 static int wait_for_list(struct seeing *seeing)
 {
     for (int look = 0, calm = 0; look < LOOKS_MAX && calm < CALM_MAX; look++) {
-        int code = install_tools_ask(seeing, "GET", "/tools", KG_STR_NULL, &seeing->tools);
+        int code = install_tools_ask(seeing, &tools_page, KG_STR_NULL, &seeing->tools);
         if (code == CLI_DONE)
-            code = install_tools_ask(seeing, "GET", "", KG_STR_NULL, &seeing->plugin);
+            code = install_tools_ask(seeing, &plugin_page, KG_STR_NULL, &seeing->plugin);
         if (code != CLI_DONE || waiting(seeing).length > 0 ||
             install_tools_is_state(seeing, "failed") || install_tools_is_state(seeing, "crashed") ||
             terminal_was_interrupted())
@@ -139,11 +141,8 @@ static void show_list(struct seeing *seeing)
 static int install_tools_approve(struct seeing *seeing)
 {
     kg_auto(kg_buf_free) struct kg_buf body = {0};
-    struct kg_json_writer json = kg_json_writer(&body);
-    kg_json_begin(&json, '{');
-    kg_json_named_str(&json, "approve", waiting(seeing));
-    kg_json_end(&json, '}');
-    int code = install_tools_ask(seeing, "POST", "/tools", kg_buf_view(&body), &seeing->tools);
+    rows_put_text(&body, "approve", waiting(seeing));
+    int code = install_tools_ask(seeing, &approve_page, kg_buf_view(&body), &seeing->tools);
     if (code == CLI_DONE)
         install_tools_say_approved(seeing);
     return code;

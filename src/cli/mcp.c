@@ -29,8 +29,8 @@ static const struct row profile_rows[] = {
     {.each = "marks", .rows = mark_rows},
     {0},
 };
-const struct cli_page mcp_profile_list = {"GET", "/api/v1/mcp/profiles", .rows = profile_rows};
-const struct cli_page mcp_profile_rm = {
+const struct cli_page page_mcp_profile_list = {"GET", "/api/v1/mcp/profiles", .rows = profile_rows};
+const struct cli_page page_mcp_profile_rm = {
     "DELETE", "/api/v1/mcp/profiles/{1}",
     .words = "profile {name} is removed: its clients may use nothing\n"};
 
@@ -75,7 +75,7 @@ int cli_mcp_mark(struct cli *cli)
         kg_fail(&err, KG_E_USAGE, "a tool reads, writes, or is unmarked");
         return print_error(&err);
     }
-    return page_show_with(cli, &mark, NULL, kg_str(words[which].body));
+    return page_show_with(cli, &mark, &(struct page_given){.body = kg_str(words[which].body)});
 }
 
 /* -- who is there, and what was done ----------------------------------------------------------- */
@@ -88,7 +88,7 @@ static const struct row client_rows[] = {
               "LAST={last_tool}; WHEN={last_at}"},
     {0},
 };
-const struct cli_page mcp_status = {"GET", "/api/v1/mcp/clients", .rows = client_rows};
+const struct cli_page page_mcp_status = {"GET", "/api/v1/mcp/clients", .rows = client_rows};
 
 static const struct row call_rows[] = {
     {.words = "{at} {plugin}.{tool} {outcome} {duration_ms} ms, {bytes_in} bytes in, "
@@ -102,28 +102,25 @@ static const struct row call_rows[] = {
 static void cli_mcp_put_log(struct kg_buf *out, const struct cli *cli, const struct kg_node *answer)
 {
     const struct kg_node *calls = kg_node_list(answer, "calls");
-    if (calls->count == 0)
-        kg_buf_text(out, "no MCP client called anything\n");
-    for (uint32_t i = calls->count; i > 0; i--) {
-        const struct kg_node *call = &calls->items[i - 1];
-        rows_put(out, cli, call, call_rows, 0);
-    }
+    for (uint32_t i = calls->count; i > 0; i--)
+        rows_put(out, cli, &calls->items[i - 1], call_rows, 0);
 }
+
+static const struct row log_rows[] = {
+    {"!calls", .words = "no MCP client has called anything\n"},
+    {.put = cli_mcp_put_log},
+    {0},
+};
 
 int cli_mcp_log(struct cli *cli)
 {
-    kg_auto(kg_buf_free) struct kg_buf target = {0};
+    static const struct cli_page page = {
+        "GET", "/api/v1/mcp/log?limit=--lines:50&client&tool&since", .rows = log_rows};
     struct kg_err err;
-    int64_t lines = 50;
+    int64_t lines;
     if (cli_option_number(cli, "lines", 1, 1000, &lines, &err) < 0)
         return print_error(&err);
-    kg_buf_text(&target, "/api/v1/mcp/log");
-    client_put_number(&target, "limit", lines);
-    cli_put_option(&target, cli, "client");
-    cli_put_option(&target, cli, "tool");
-    cli_put_option(&target, cli, "since");
-    const struct client_request request = {.method = "GET", .target = kg_buf_terminate(&target)};
-    return cli_show(cli, &request, cli_mcp_put_log);
+    return page_show(cli, &page);
 }
 
 int cli_mcp_forget(struct cli *cli)
@@ -132,6 +129,6 @@ int cli_mcp_forget(struct cli *cli)
     const struct client_request request = {.method = "DELETE", .target = "/api/v1/mcp/log"};
     int code = cli_ask(cli, &request, &body);
     if (code == CLI_DONE && !cli->json)
-        puts("what MCP clients called is forgotten");
+        puts("the log of MCP clients is empty now");
     return code;
 }

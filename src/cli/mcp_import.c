@@ -4,6 +4,7 @@
  * exactly what was shown. Keys go to the store of secrets, and are never shown.
  */
 #include "cli/install.h"
+#include "cli/rows.h"
 
 #include "import/import.h"
 
@@ -330,20 +331,16 @@ static void show_screen(const struct import *import)
 
 static int keep_keys(struct import *import, const struct import_server *server)
 {
+    static const struct cli_page page = {"PUT", "/api/v1/secrets/{0}"};
     int code = CLI_DONE;
     for (size_t i = 0; i < server->key_count && code == CLI_DONE; i++) {
-        kg_auto(kg_buf_free) struct kg_buf target = {0}, body = {0}, answer = {0};
+        kg_auto(kg_buf_free) struct kg_buf body = {0};
         kg_auto(kg_free) char *secret = import_secret_name(server, &server->keys[i]);
-        struct kg_json_writer json = kg_json_writer(&body);
         if (server->keys[i].value == NULL)
             continue;
-        kg_json_begin(&json, '{');
-        kg_json_named_text(&json, "value", server->keys[i].value);
-        kg_json_end(&json, '}');
-        client_put_target(&target, "secrets", secret, "");
-        const struct client_request request = {
-            .method = "PUT", .target = kg_buf_terminate(&target), .body = kg_buf_view(&body)};
-        code = cli_ask(import->cli, &request, &answer);
+        rows_put_text(&body, "value", kg_str(server->keys[i].value));
+        const struct page_given given = {.name = secret, .body = kg_buf_view(&body)};
+        code = page_tell(import->cli, &page, &given);
         explicit_bzero(body.data, body.length);
     }
     return code;

@@ -2,56 +2,20 @@
  * kaged org models, add-model, change-model, remove-model: models that an org has configured. A key
  * comes from a terminal that does not show it or from stdin, and is never an argument.
  */
-#include "cli/cli.h"
+#include "cli/rows.h"
 
 #include "secret/secret.h"
 
-/* "/api/orgs/ORG/llm-configs", and the id if there is one. */
-static void put_models_target(const struct cli *cli, struct kg_buf *target, const char *id_or_null)
-{
-    kg_buf_text(target, "/api/orgs/");
-    kg_buf_percent(target, kg_str(cli_argument(cli, 0)));
-    kg_buf_text(target, id_or_null ? "/llm-configs/" : "/llm-configs");
-    kg_buf_percent(target, kg_str(id_or_null));
-}
-
-static void put_models(struct kg_buf *out, const struct cli *cli, const struct kg_node *answer)
-{
-    static const char *const headings[] = {"NAME", "PROVIDER", "MODEL", "ADDRESS",
-                                           "KEY",  "ID",       NULL};
-    const struct kg_node *models = kg_node_list(answer, "llm_configs");
-    (void)cli;
-    if (models->count == 0) {
-        kg_buf_text(out, "there are none\n");
-        return;
-    }
-    struct table *table = table_new(headings);
-    for (uint32_t i = 0; i < models->count; i++)
-        table_texts(
-            table, &models->items[i],
-            (const char *const[]){"name", "provider", "model", "base_url", "api_key", "id", NULL});
-    table_print(table);
-}
-
-int cli_org_models(struct cli *cli)
-{
-    kg_auto(kg_buf_free) struct kg_buf target = {0};
-    put_models_target(cli, &target, NULL);
-    const struct client_request request = {.method = "GET", .target = kg_buf_terminate(&target)};
-    return cli_show(cli, &request, put_models);
-}
-
-static void put_model(struct kg_buf *out, const struct cli *cli, const struct kg_node *answer)
-{
-    (void)cli;
-    print_words(out, answer, "model {name} is there, by the id {id}\n");
-}
-
-static void put_model_gone(struct kg_buf *out, const struct cli *cli, const struct kg_node *answer)
-{
-    (void)cli;
-    print_words(out, answer, "model {name} is removed\n");
-}
+static const struct row list_rows[] = {
+    {"!llm_configs", .words = "there are none\n"},
+    {.each = "llm_configs",
+     .table = "NAME={name}; PROVIDER={provider}; MODEL={model}; ADDRESS={base_url}; KEY={api_key}; "
+              "ID={id}"},
+    {0},
+};
+const struct cli_page page_org_models = {"GET", "/api/orgs/{1}/llm-configs", .rows = list_rows};
+const struct cli_page page_org_remove_model = {"DELETE", "/api/orgs/{1}/llm-configs/{2}",
+                                               .words = "model {name} is removed\n"};
 
 /* The options that both take, and the key, if it is wanted. */
 static int put_model_body(const struct cli *cli, const char *name, const char *model,
@@ -77,35 +41,26 @@ static int put_model_body(const struct cli *cli, const char *name, const char *m
     return 0;
 }
 
-static int model_send(const struct cli *cli, const char *method, const char *id_or_null,
-                      const char *name, const char *model)
+static int model_send(const struct cli *cli, const struct cli_page *page, const char *name,
+                      const char *model)
 {
-    kg_auto(kg_buf_free) struct kg_buf target = {0};
     kg_auto(secret_wipe) struct kg_buf body = {0};
     struct kg_err err = {0};
     if (put_model_body(cli, name, model, &body, &err) < 0)
         return print_error(&err);
-    put_models_target(cli, &target, id_or_null);
-    const struct client_request request = {
-        .method = method, .target = kg_buf_terminate(&target), .body = kg_buf_view(&body)};
-    return cli_show(cli, &request, put_model);
+    return page_show_with(cli, page, &(struct page_given){.body = kg_buf_view(&body)});
 }
 
 int cli_org_add_model(struct cli *cli)
 {
-    return model_send(cli, "POST", NULL, cli_argument(cli, 1), cli_argument(cli, 2));
+    static const struct cli_page page = {"POST", "/api/orgs/{1}/llm-configs",
+                                         .words = "added model {name}, with the id {id}\n"};
+    return model_send(cli, &page, cli_argument(cli, 1), cli_argument(cli, 2));
 }
 
 int cli_org_change_model(struct cli *cli)
 {
-    return model_send(cli, "PATCH", cli_argument(cli, 1), cli_option_value(cli, "name"),
-                      cli_option_value(cli, "model"));
-}
-
-int cli_org_remove_model(struct cli *cli)
-{
-    kg_auto(kg_buf_free) struct kg_buf target = {0};
-    put_models_target(cli, &target, cli_argument(cli, 1));
-    const struct client_request request = {.method = "DELETE", .target = kg_buf_terminate(&target)};
-    return cli_show(cli, &request, put_model_gone);
+    static const struct cli_page page = {"PATCH", "/api/orgs/{1}/llm-configs/{2}",
+                                         .words = "model {name} is changed; its id is {id}\n"};
+    return model_send(cli, &page, cli_option_value(cli, "name"), cli_option_value(cli, "model"));
 }

@@ -2,10 +2,9 @@
  * Plugins: logs, enable, disable, restart, reload, call. Names and words of a plugin are
  * hostile: they are encoded on their way to the daemon and escaped on their way to the terminal.
  */
-#include "cli/cli.h"
+#include "cli/rows.h"
 
 #include <errno.h>
-#include <inttypes.h>
 #include <unistd.h>
 
 #define LINES_MAX        100000
@@ -14,23 +13,6 @@
 #define CALL_GRACE_MS    30000 /* for the daemon to say that the time is over */
 #define LAST_WORDS_MAX   10
 #define POLL_MS          50
-
-int cli_ask_plugin(const struct cli *cli, const char *method, const char *rest,
-                   struct kg_buf *ret_body, struct kg_doc **ret_doc)
-{
-    kg_auto(kg_buf_free) struct kg_buf target = {0};
-    client_put_target(&target, "plugins", cli_argument(cli, 0), rest);
-    const struct client_request request = {.method = method, .target = kg_buf_terminate(&target)};
-    return cli_ask_object(cli, &request, ret_body, ret_doc);
-}
-
-int cli_show_plugin(const struct cli *cli, const char *method, const char *rest, cli_put *put)
-{
-    kg_auto(kg_buf_free) struct kg_buf target = {0};
-    client_put_target(&target, "plugins", cli_argument(cli, 0), rest);
-    const struct client_request request = {.method = method, .target = kg_buf_terminate(&target)};
-    return cli_show(cli, &request, put);
-}
 
 /* -- logs -------------------------------------------------------------------------------------- */
 
@@ -91,13 +73,15 @@ static bool is_on_its_way(struct kg_str state)
     return kg_str_is(state, "spawning") || kg_str_is(state, "stopping");
 }
 
+static const struct cli_page this_plugin = {"GET", "/api/v1/plugins/{1}"};
+
 /* How long that may take is the daemon's to say: limits.initialize_timeout_ms and its like. */
 static int wait_to_settle(const struct cli *cli, struct kg_buf *body, struct kg_doc **doc)
 {
     int code = CLI_DONE;
     while (code == CLI_DONE && is_on_its_way(cli_text((*doc)->root, "state"))) {
         cli_pause_ms(POLL_MS);
-        code = cli_ask_plugin(cli, "GET", "", body, doc);
+        code = page_ask(cli, &this_plugin, NULL, body, doc);
     }
     return code;
 }
@@ -154,30 +138,15 @@ static int say_unsettled(const struct cli *cli, const struct kg_node *plugin)
     return CLI_FAILED;
 }
 
-/* For whom it runs when it is needed. */
-static void cli_plugin_put_projects(struct kg_buf *line, const struct kg_node *plugin)
-{
-    const struct kg_node *projects = kg_node_list(plugin, "projects");
-    for (uint32_t i = 0; i < projects->count; i++) {
-        kg_buf_text(line, i > 0 ? ", " : "; wanted by ");
-        if (projects->items[i].type == KG_STRING)
-            kg_buf_escaped(line, projects->items[i].text);
-    }
-}
-
-static void say_settled(const struct cli *cli, const struct kg_node *plugin)
-{
-    kg_auto(kg_buf_free) struct kg_buf line = {0};
-    kg_buf_escaped(&line, kg_str(cli_argument(cli, 0)));
-    print_words(&line, plugin, " is {state}");
-    if (kg_node_number(plugin, "pid") > 0)
-        kg_buf_printf(&line, " (pid %" PRId64 ")", kg_node_number(plugin, "pid"));
-    else if (kg_str_is(cli_text(plugin, "state"), "idle"))
-        print_words(&line, plugin, ": {state_meaning}");
-    if (kg_str_is(cli_text(plugin, "state"), "idle"))
-        cli_plugin_put_projects(&line, plugin);
-    print_line(kg_buf_view(&line));
-}
+/* One that is idle starts when it is needed, by those that want it. */
+static const struct row settled_rows[] = {
+    {.words = "{@1} is {state}"},
+    {"pid", .words = " (pid {pid})"},
+    {"!pid state=idle", .words = ": {state_meaning}"},
+    {"state=idle projects", .words = "; wanted by {projects:list}"},
+    {.words = "\n"},
+    {0},
+};
 
 /* One that starts at first use is as good as running. */
 static bool is_settled(const struct kg_node *plugin, const char *wanted_state)
@@ -188,11 +157,12 @@ static bool is_settled(const struct kg_node *plugin, const char *wanted_state)
             cli_text(plugin, "problem").length == 0);
 }
 
-static int cli_plugin_change(struct cli *cli, const char *act, const char *wanted_state)
+static int cli_plugin_change(struct cli *cli, const char *target, const char *wanted_state)
 {
-    kg_auto(kg_buf_free) struct kg_buf body = {0};
+    const struct cli_page page = {"POST", target};
+    kg_auto(kg_buf_free) struct kg_buf body = {0}, text = {0};
     kg_auto(kg_doc_cleanup) struct kg_doc *doc = NULL;
-    int code = cli_ask_plugin(cli, "POST", act, &body, &doc);
+    int code = page_ask(cli, &page, NULL, &body, &doc);
     if (code == CLI_DONE)
         code = wait_to_settle(cli, &body, &doc);
     if (code != CLI_DONE)
@@ -201,69 +171,50 @@ static int cli_plugin_change(struct cli *cli, const char *act, const char *wante
     if (cli->json)
         print_json(kg_buf_view(&body));
     else if (settled)
-        say_settled(cli, doc->root);
+        rows_put(&text, cli, doc->root, settled_rows, 0);
+    print_out(&text);
     return settled ? CLI_DONE : say_unsettled(cli, doc->root);
 }
 
 int cli_plugin_enable(struct cli *cli)
 {
-    return cli_plugin_change(cli, "/enable", "running");
+    return cli_plugin_change(cli, "/api/v1/plugins/{1}/enable", "running");
 }
 
 int cli_plugin_disable(struct cli *cli)
 {
-    return cli_plugin_change(cli, "/disable", "disabled");
+    return cli_plugin_change(cli, "/api/v1/plugins/{1}/disable", "disabled");
 }
 
 int cli_plugin_restart(struct cli *cli)
 {
-    return cli_plugin_change(cli, "/restart", "running");
+    return cli_plugin_change(cli, "/api/v1/plugins/{1}/restart", "running");
 }
 
 /* -- reload ------------------------------------------------------------------------------------ */
 
-/* "plugin echo was restarted: manifest, limits" */
-static void say_reloaded(const struct cli *cli, const struct kg_node *answer)
-{
-    static const struct {
-        const char *action, *words;
-    } rows[] = {
-        {"nothing", "was read again: nothing changed"},
-        {"read", "was read again; it is disabled"},
-        {"told", "was read again, and told its new configuration"},
-        {"restarted", "was restarted, because of"},
-    };
-    kg_auto(kg_buf_free) struct kg_buf line = {0};
-    const struct kg_node *reasons = kg_node_list(answer, "reasons");
-    const struct kg_node *others = kg_node_typed(answer, "others", KG_OBJECT);
-    kg_buf_escaped(&line, kg_str(cli_argument(cli, 0)));
-    for (size_t i = 0; i < KG_COUNT(rows); i++)
-        if (kg_str_is(cli_text(answer, "action"), rows[i].action))
-            kg_buf_printf(&line, " %s", rows[i].words);
-    for (uint32_t i = 0; i < reasons->count; i++) {
-        kg_buf_text(&line, i > 0 ? ", " : ": ");
-        if (reasons->items[i].type == KG_STRING)
-            kg_buf_escaped(&line, reasons->items[i].text);
-    }
-    print_line(kg_buf_view(&line));
-    for (uint32_t i = 0; others != NULL && i < others->count; i++) {
-        line.length = 0;
-        kg_buf_escaped(&line, others->members[i].key);
-        kg_buf_text(&line, ": ");
-        kg_buf_escaped(&line, others->members[i].value.text);
-        print_line(kg_buf_view(&line));
-    }
-}
+/* "echo was restarted, because of: manifest, limits" */
+static const struct row reloaded_rows[] = {
+    {"action=nothing", .words = "{@1} was read again: nothing changed"},
+    {"action=read", .words = "{@1} was read again; it is disabled"},
+    {"action=told", .words = "{@1} was read again, and told its new configuration"},
+    {"action=restarted", .words = "{@1} was restarted, because of"},
+    {"reasons", .words = ": {reasons:list}"},
+    {.words = "\n"},
+    {.each = "others", .words = "{@key}: {.}\n"},
+    {0},
+};
 
 int cli_plugin_reload(struct cli *cli)
 {
-    kg_auto(kg_buf_free) struct kg_buf body = {0}, after = {0};
+    static const struct cli_page page = {"POST", "/api/v1/plugins/{1}/reload"};
+    kg_auto(kg_buf_free) struct kg_buf body = {0}, after = {0}, text = {0};
     kg_auto(kg_doc_cleanup) struct kg_doc *doc = NULL, *plugin = NULL;
-    int code = cli_ask_plugin(cli, "POST", "/reload", &body, &doc);
+    int code = page_ask(cli, &page, NULL, &body, &doc);
     if (code != CLI_DONE)
         return code;
     if (kg_str_is(cli_text(doc->root, "action"), "restarted")) {
-        code = cli_ask_plugin(cli, "GET", "", &after, &plugin);
+        code = page_ask(cli, &this_plugin, NULL, &after, &plugin);
         if (code == CLI_DONE)
             code = wait_to_settle(cli, &after, &plugin);
         if (code != CLI_DONE)
@@ -274,7 +225,8 @@ int cli_plugin_reload(struct cli *cli)
     if (cli->json)
         print_json(kg_buf_view(&body));
     else
-        say_reloaded(cli, doc->root);
+        rows_put(&text, cli, doc->root, reloaded_rows, 0);
+    print_out(&text);
     return CLI_DONE;
 }
 

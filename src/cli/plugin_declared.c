@@ -1,5 +1,6 @@
 /* What a plugin declares, for people: its tools. */
 #include "cli/install.h"
+#include "cli/rows.h"
 
 /* "query [limit]" */
 static void plugin_declared_put_parameters(struct kg_buf *out, const struct kg_node *schema)
@@ -17,122 +18,98 @@ static void plugin_declared_put_parameters(struct kg_buf *out, const struct kg_n
     }
 }
 
-static bool waits(const struct kg_node *tool)
+static void put_tool_parameters(struct kg_buf *out, const struct kg_node *tool)
 {
-    struct kg_str state = cli_text(tool, "state");
-    return kg_str_is(state, "new") || kg_str_is(state, "changed");
+    plugin_declared_put_parameters(out, kg_node_get(tool, "parameters_schema"));
 }
+
+static const struct cell tool_cells[] = {{"STATE", "state=new|changed", "{state}", "yellow"},
+                                         {"STATE", NULL, "{state}", NULL},
+                                         {"PARAMETERS", .put = put_tool_parameters},
+                                         {0}};
+static const struct row plain_rows[] = {
+    {.each = "tools",
+     .table = "TOOL={full_name}; PARAMETERS; DESCRIPTION={description}",
+     .cells = tool_cells},
+    {0},
+};
+static const struct row state_rows[] = {
+    {.each = "tools",
+     .table = "TOOL={full_name}; STATE; PARAMETERS; DESCRIPTION={description}",
+     .cells = tool_cells},
+    {0},
+};
 
 /* The state only where it says something: tools of a manifest were approved with it. */
-static void plugin_declared_put_cells(struct table *table, const struct kg_node *tool,
-                                      bool with_states)
+static void put_tool_table(struct kg_buf *out, const struct cli *cli, const struct kg_node *answer)
 {
-    kg_auto(kg_buf_free) struct kg_buf parameters = {0};
-    plugin_declared_put_parameters(&parameters, kg_node_get(tool, "parameters_schema"));
-    table_cell(table, cli_text(tool, "full_name"), NULL);
-    if (with_states)
-        table_cell(table, cli_text(tool, "state"), waits(tool) ? "yellow" : NULL);
-    table_cell(table, kg_buf_view(&parameters), NULL);
-    table_cell(table, cli_text(tool, "description"), NULL);
-}
-
-static void put_dangers(struct kg_buf *out, const struct kg_node *tools)
-{
-    for (uint32_t i = 0; i < tools->count; i++) {
-        const struct kg_node *tool = &tools->items[i];
-        if (cli_text(tool, "danger").length == 0)
-            continue;
-        kg_buf_text(out, "! ");
-        kg_buf_escaped(out, cli_text(tool, "full_name"));
-        kg_buf_printf(out, "\n    DANGER: %.*s\n", KG_STR_ARG(cli_text(tool, "danger")));
-    }
-}
-
-static void plugin_declared_put_tools(struct kg_buf *out, const struct cli *cli,
-                                      const struct kg_node *answer)
-{
-    static const char *const headings[] = {"TOOL", "PARAMETERS", "DESCRIPTION", NULL};
-    static const char *const of_server[] = {"TOOL", "STATE", "PARAMETERS", "DESCRIPTION", NULL};
     const struct kg_node *tools = kg_node_list(answer, "tools");
     bool with_states = false;
-    if (tools->count == 0) {
-        fprintf(stderr, "plugin %s has no tools\n", cli_argument(cli, 0));
-        return;
-    }
     for (uint32_t i = 0; i < tools->count; i++)
         with_states |= !kg_str_is(cli_text(&tools->items[i], "state"), "approved");
-    struct table *table = table_new(with_states ? of_server : headings);
-    for (uint32_t i = 0; i < tools->count; i++)
-        plugin_declared_put_cells(table, &tools->items[i], with_states);
-    table_print(table);
-    put_dangers(out, tools);
-    if (cli_text(answer, "waits").length > 0) {
-        kg_auto(kg_free) char *self = cli_self(cli);
-        fprintf(stderr, "some wait for your yes: %s plugin tools %s --approve\n", self,
-                cli_argument(cli, 0));
-    }
+    rows_put(out, cli, answer, with_states ? state_rows : plain_rows, 0);
 }
+
+static const struct row danger_rows[] = {
+    {"danger", .words = "! {full_name}\n    DANGER: {danger}\n"},
+    {0},
+};
+static const struct row tools_rows[] = {
+    {"!tools", .words = "plugin {@1} has no tools\n", .aside = true},
+    {.put = put_tool_table},
+    {.each = "tools", .rows = danger_rows},
+    {"tools waits", .words = "some wait for your yes: {@self} plugin tools {@1} --approve\n",
+     .aside = true},
+    {0},
+};
+static const struct cli_page tools_page = {"GET", "/api/v1/plugins/{1}/tools", .rows = tools_rows};
 
 /* -- the yes ----------------------------------------------------------------------------------- */
 
-static void plugin_declared_put_fact(struct kg_buf *out, struct kg_str name,
-                                     const struct kg_node *value_or_null)
-{
-    kg_auto(kg_buf_free) struct kg_buf text = {0};
-    if (value_or_null == NULL || value_or_null->type == KG_NULL)
-        return;
-    kg_json_put_node(&text, value_or_null);
-    kg_buf_text(out, "    ");
-    kg_buf_escaped(out, name);
-    kg_buf_text(out, ": ");
-    kg_buf_escaped(out, kg_buf_view(&text));
-    kg_buf_char(out, '\n');
-}
-
-static void plugin_declared_put_words(struct kg_buf *out, const char *what,
-                                      const struct kg_node *tool)
-{
-    struct kg_str description = cli_text(tool, "description");
-    const struct kg_node *more = kg_node_typed(tool, "more", KG_OBJECT);
-    if (what[0] != '\0' || description.length > 0) {
-        kg_buf_printf(out, "    %s", what);
-        kg_buf_escaped(out, description);
-        kg_buf_char(out, '\n');
-    }
-    plugin_declared_put_fact(out, KG_STR("parameters"), kg_node_get(tool, "parameters_schema"));
-    plugin_declared_put_fact(out, KG_STR("annotations"), kg_node_get(tool, "annotations"));
-    for (uint32_t i = 0; more != NULL && i < more->count; i++)
-        plugin_declared_put_fact(out, more->members[i].key, &more->members[i].value);
-    if (cli_text(tool, "danger").length > 0)
-        kg_buf_printf(out, "    DANGER: %.*s\n", KG_STR_ARG(cli_text(tool, "danger")));
-}
+/* Every word that a model would be told. */
+static const struct row word_rows[] = {
+    {"parameters_schema", .words = "    parameters: {parameters_schema:json}\n"},
+    {"annotations", .words = "    annotations: {annotations:json}\n"},
+    {.each = "more", .words = "    {@key}: {.:json}\n"},
+    {"danger", .words = "    DANGER: {danger}\n"},
+    {0},
+};
+static const struct row now_rows[] = {
+    {.words = "    now: {description}\n"},
+    {.rows = word_rows},
+    {0},
+};
+static const struct row new_rows[] = {
+    {.words = "  new {full_name}\n"},
+    {"description", .words = "    {description}\n"},
+    {.rows = word_rows},
+    {0},
+};
+static const struct row changed_rows[] = {
+    {.words = "  changed {full_name}\n    was: {description}\n"},
+    {.rows = word_rows},
+    {0},
+};
 
 void show_waiting_tools(struct kg_buf *out, const struct kg_node *tools)
 {
     for (uint32_t i = 0; i < tools->count; i++) {
         const struct kg_node *tool = &tools->items[i], *now = kg_node_get(tool, "now");
-        if (!waits(tool))
+        struct kg_str state = cli_text(tool, "state");
+        if (!kg_str_is(state, "new") && !kg_str_is(state, "changed"))
             continue;
-        kg_buf_printf(out, "  %s ", now != NULL ? "changed" : "new");
-        kg_buf_escaped(out, cli_text(tool, "full_name"));
-        kg_buf_char(out, '\n');
-        plugin_declared_put_words(out, now != NULL ? "was: " : "", tool);
+        rows_put(out, NULL, tool, now != NULL ? changed_rows : new_rows, 0);
         if (now != NULL)
-            plugin_declared_put_words(out, "now: ", now);
+            rows_put(out, NULL, now, now_rows, 0);
     }
 }
 
 static int send_decision(const struct cli *cli, const char *key, struct kg_str value)
 {
-    kg_auto(kg_buf_free) struct kg_buf target = {0}, body = {0};
-    struct kg_json_writer json = kg_json_writer(&body);
-    kg_json_begin(&json, '{');
-    kg_json_named_str(&json, key, value);
-    kg_json_end(&json, '}');
-    client_put_target(&target, "plugins", cli_argument(cli, 0), "/tools");
-    const struct client_request request = {
-        .method = "POST", .target = kg_buf_terminate(&target), .body = kg_buf_view(&body)};
-    return cli_show(cli, &request, plugin_declared_put_tools);
+    static const struct cli_page page = {"POST", "/api/v1/plugins/{1}/tools", .rows = tools_rows};
+    kg_auto(kg_buf_free) struct kg_buf body = {0};
+    rows_put_text(&body, key, value);
+    return page_show_with(cli, &page, &(struct page_given){.body = kg_buf_view(&body)});
 }
 
 static bool plugin_declared_says_yes(const struct cli *cli)
@@ -148,7 +125,7 @@ static int plugin_declared_approve(const struct cli *cli)
     kg_auto(kg_buf_free) struct kg_buf body = {0}, shown = {0};
     kg_auto(kg_doc_cleanup) struct kg_doc *doc = NULL;
     struct kg_err err = {0};
-    int code = cli_ask_plugin(cli, "GET", "/tools", &body, &doc);
+    int code = page_ask(cli, &tools_page, NULL, &body, &doc);
     if (code != CLI_DONE)
         return code;
     struct kg_str digest = cli_text(doc->root, "waits");
@@ -172,5 +149,5 @@ int cli_plugin_tools(struct cli *cli)
         return plugin_declared_approve(cli);
     if (off != NULL || on != NULL)
         return send_decision(cli, off ? "off" : "on", kg_str(off ? off : on));
-    return cli_show_plugin(cli, "GET", "/tools", plugin_declared_put_tools);
+    return page_show(cli, &tools_page);
 }

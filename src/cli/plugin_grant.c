@@ -17,5 +17,5 @@ static const struct row rows[] = {
         "POST", "/api/v1/plugins/{1}/" act, members, .silence_ms = CLIENT_WAIT_FOREVER,            \
                                                      .rows = rows, .columns = 13                   \
     }
-const struct cli_page plugin_grant = GRANTS("grant");
-const struct cli_page plugin_revoke = GRANTS("revoke");
+const struct cli_page page_plugin_grant = GRANTS("grant");
+const struct cli_page page_plugin_revoke = GRANTS("revoke");

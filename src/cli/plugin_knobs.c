@@ -36,8 +36,8 @@ static const struct row list_rows[] = {
      .cells = origin_cells},
     {0},
 };
-const struct cli_page plugin_knobs = {"GET", "/api/v1/plugins/{1}/knobs?project&agent",
-                                      .rows = list_rows};
+const struct cli_page page_plugin_knobs = {"GET", "/api/v1/plugins/{1}/knobs?project&agent",
+                                           .rows = list_rows};
 
 /* -- one of them ------------------------------------------------------------------------------- */
 
@@ -68,13 +68,9 @@ static const struct kg_node *find_knob(const struct kg_doc *doc, const char *nam
 /* Asks for all and finds the one of the second argument. */
 static int ask_knob(const struct cli *cli, struct kg_doc **ret_doc, const struct kg_node **ret_knob)
 {
-    kg_auto(kg_buf_free) struct kg_buf target = {0}, body = {0};
+    kg_auto(kg_buf_free) struct kg_buf body = {0};
     struct kg_err err = {0};
-    client_put_target(&target, "plugins", cli_argument(cli, 0), "/knobs");
-    cli_put_option(&target, cli, "project");
-    cli_put_option(&target, cli, "agent");
-    const struct client_request request = {.method = "GET", .target = kg_buf_terminate(&target)};
-    int code = cli_ask_object(cli, &request, &body, ret_doc);
+    int code = page_ask(cli, &page_plugin_knobs, NULL, &body, ret_doc);
     if (code != CLI_DONE)
         return code;
     *ret_knob = find_knob(*ret_doc, cli_argument(cli, 1), &err);
@@ -173,5 +169,5 @@ int cli_plugin_knobs_set(struct cli *cli)
         return code;
     if (make_body(cli, knob, &body, &err) < 0)
         return print_error(&err);
-    return page_show_with(cli, &page, NULL, kg_buf_view(&body));
+    return page_show_with(cli, &page, &(struct page_given){.body = kg_buf_view(&body)});
 }

@@ -4,6 +4,7 @@
  * reported goes to stderr, since stdout is the program's; with --json it is the other way round.
  */
 #include "cli/cli.h"
+#include "cli/rows.h"
 
 #include "base/doc.h"
 #include "config/edit.h"
@@ -506,28 +507,19 @@ static void plugin_observe_put_grants(struct kg_buf *body, const struct kit_prop
     kg_json_end(&json, '}');
 }
 
-static void put_granted_now(struct kg_buf *out, const struct cli *cli, const struct kg_node *answer)
-{
-    (void)cli;
-    print_words(out, answer, "granted to {name}\n");
-}
-
 /* As kaged plugin grant does, and asked for by name: nothing is granted without the option. */
 static int grant_lines(const struct cli *cli, const struct observe_subject *subject,
                        const struct kit_proposal *proposal)
 {
-    kg_auto(kg_buf_free) struct kg_buf target = {0}, body = {0};
+    static const struct cli_page page = {"POST", "/api/v1/plugins/{0}/grant",
+                                         .silence_ms = CLIENT_WAIT_FOREVER,
+                                         .words = "granted to {name}\n"};
+    kg_auto(kg_buf_free) struct kg_buf body = {0};
     if (count_new(proposal) == 0)
         return CLI_DONE;
-    client_put_target(&target, "plugins", subject->name, "/grant");
     plugin_observe_put_grants(&body, proposal);
-    const struct client_request request = {
-        .method = "POST",
-        .target = kg_buf_terminate(&target),
-        .body = kg_buf_view(&body),
-        .silence_ms = CLIENT_WAIT_FOREVER,
-    };
-    return cli_show(cli, &request, put_granted_now);
+    const struct page_given given = {.name = subject->name, .body = kg_buf_view(&body)};
+    return page_show_with(cli, &page, &given);
 }
 
 /* -- the whole --------------------------------------------------------------------------------- */

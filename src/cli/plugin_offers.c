@@ -67,24 +67,23 @@ static void put_contents(struct kg_buf *out, const struct cli *cli, const struct
         plugin_offers_put_block(out, &contents->items[i]);
 }
 
+static const struct row content_rows[] = {{.put = put_contents}, {0}};
+
 int cli_plugin_resources(struct cli *cli)
 {
-    static const struct cli_page page = {"GET", "/api/v1/plugins/{1}/resources?templates",
+    static const struct cli_page list = {"GET", "/api/v1/plugins/{1}/resources?templates",
                                          .rows = resource_rows};
-    const char *uri = cli_argument(cli, 1);
-    kg_auto(kg_buf_free) struct kg_buf rest = {0};
-    if (uri == NULL)
-        return page_show(cli, &page);
-    kg_buf_text(&rest, "/resources");
-    client_put_query(&rest, "uri", kg_str(uri));
-    return cli_show_plugin(cli, "GET", kg_buf_terminate(&rest), put_contents);
+    static const struct cli_page one = {"GET", "/api/v1/plugins/{1}/resources?uri=2",
+                                        .rows = content_rows};
+    return page_show(cli, cli_argument(cli, 1) == NULL ? &list : &one);
 }
 
 /* -- prompts ----------------------------------------------------------------------------------- */
 
 /* "topic [style]" */
-static void plugin_offers_put_arguments(struct kg_buf *out, const struct kg_node *arguments)
+static void plugin_offers_put_arguments(struct kg_buf *out, const struct kg_node *prompt)
 {
+    const struct kg_node *arguments = kg_node_list(prompt, "arguments");
     for (uint32_t i = 0; i < arguments->count; i++) {
         const struct kg_node *argument = &arguments->items[i];
         bool required = kg_node_is_true(argument, "required");
@@ -95,25 +94,13 @@ static void plugin_offers_put_arguments(struct kg_buf *out, const struct kg_node
     }
 }
 
-static void print_prompts(struct kg_buf *out, const struct cli *cli, const struct kg_node *answer)
-{
-    static const char *const headings[] = {"PROMPT", "ARGUMENTS", "DESCRIPTION", NULL};
-    const struct kg_node *prompts = kg_node_list(answer, "prompts");
-    (void)out, (void)cli;
-    struct table *table = table_new(headings);
-    for (uint32_t i = 0; i < prompts->count; i++) {
-        kg_auto(kg_buf_free) struct kg_buf arguments = {0};
-        plugin_offers_put_arguments(&arguments, kg_node_list(&prompts->items[i], "arguments"));
-        table_cell(table, cli_text(&prompts->items[i], "name"), NULL);
-        table_cell(table, kg_buf_view(&arguments), NULL);
-        table_cell(table, cli_text(&prompts->items[i], "description"), NULL);
-    }
-    table_print(table);
-}
-
+static const struct cell argument_cells[] = {{"ARGUMENTS", .put = plugin_offers_put_arguments},
+                                             {0}};
 static const struct row prompt_rows[] = {
     {"!prompts", .words = "plugin {@1} has no prompts\n", .aside = true},
-    {"prompts", .put = print_prompts},
+    {.each = "prompts",
+     .table = "PROMPT={name}; ARGUMENTS; DESCRIPTION={description}",
+     .cells = argument_cells},
     {0},
 };
 
@@ -131,23 +118,24 @@ static void plugin_offers_put_messages(struct kg_buf *out, const struct cli *cli
     }
 }
 
+static const struct row message_rows[] = {{.put = plugin_offers_put_messages}, {0}};
+
 int cli_plugin_prompts(struct cli *cli)
 {
-    static const struct cli_page page = {"GET", "/api/v1/plugins/{1}/prompts", .rows = prompt_rows};
+    static const struct cli_page list = {"GET", "/api/v1/plugins/{1}/prompts", .rows = prompt_rows};
+    static const struct cli_page one = {"POST", "/api/v1/plugins/{1}/prompts",
+                                        .rows = message_rows};
     const char *name = cli_argument(cli, 1);
-    kg_auto(kg_buf_free) struct kg_buf target = {0}, body = {0}, arguments = {0};
+    kg_auto(kg_buf_free) struct kg_buf body = {0}, arguments = {0};
     struct kg_json_writer json = kg_json_writer(&body);
     struct kg_err err = {0};
     if (name == NULL)
-        return page_show(cli, &page);
+        return page_show(cli, &list);
     if (cli_take_params(cli_argument(cli, 2), &arguments, &err) < 0)
         return print_error(&err);
     kg_json_begin(&json, '{');
     kg_json_named_text(&json, "name", name);
     kg_json_named_raw(&json, "arguments", kg_buf_view(&arguments));
     kg_json_end(&json, '}');
-    client_put_target(&target, "plugins", cli_argument(cli, 0), "/prompts");
-    const struct client_request request = {
-        .method = "POST", .target = kg_buf_terminate(&target), .body = kg_buf_view(&body)};
-    return cli_show(cli, &request, plugin_offers_put_messages);
+    return page_show_with(cli, &one, &(struct page_given){.body = kg_buf_view(&body)});
 }

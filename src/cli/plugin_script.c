@@ -3,7 +3,7 @@
  * after what config.toml grants it, in words; one that is put among the others; one that keeps its
  * grants while its author changes it.
  */
-#include "cli/cli.h"
+#include "cli/rows.h"
 #include "config/edit.h"
 
 #include <errno.h>
@@ -27,32 +27,21 @@ static struct kg_doc *plugin_script_look(const struct cli *cli, const char *name
     return known ? kg_json_read(kg_buf_view(ret_body), &err) : NULL;
 }
 
-static void plugin_script_put_grants(struct kg_buf *out, const struct kg_node *script)
-{
-    const struct kg_node *grants = kg_node_list(script, "grants");
-    print_words(out, script, "Script {name} ({file}) may, by config.toml:\n");
-    for (uint32_t i = 0; i < grants->count; i++)
-        print_words(out, &grants->items[i], "  {capability}: {words}\n");
-    if (cli_text(script, "approved_hash").length > 0)
-        kg_buf_text(out, "Its file changed since that was approved.\n");
-}
+static const struct row grant_rows[] = {
+    {.words = "Script {name} ({file}) may, by config.toml:\n"},
+    {.each = "grants", .words = "  {capability}: {words}\n"},
+    {"approved_hash", .words = "Its file changed since that was approved.\n"},
+    {0},
+};
 
 static int send_yes(const struct cli *cli, const char *name, struct kg_str hash)
 {
-    kg_auto(kg_buf_free) struct kg_buf target = {0}, body = {0}, answer = {0};
-    struct kg_json_writer json = kg_json_writer(&body);
-    kg_json_begin(&json, '{');
-    kg_json_named_str(&json, "approve", hash);
-    kg_json_end(&json, '}');
-    client_put_target(&target, "plugins", name, "/script");
-    const struct client_request request = {
-        .method = "POST", .target = kg_buf_terminate(&target), .body = kg_buf_view(&body)};
-    int code = cli_ask(cli, &request, &answer);
-    if (code == CLI_DONE && cli->json)
-        print_json(kg_buf_view(&answer));
-    else if (code == CLI_DONE)
-        printf("%s is approved as it is\n", name);
-    return code;
+    static const struct cli_page page = {"POST", "/api/v1/plugins/{0}/script",
+                                         .words = "{name} is approved as it is\n"};
+    kg_auto(kg_buf_free) struct kg_buf body = {0};
+    rows_put_text(&body, "approve", hash);
+    const struct page_given given = {.name = name, .body = kg_buf_view(&body)};
+    return page_show_with(cli, &page, &given);
 }
 
 static bool plugin_script_says_yes(const struct cli *cli, const char *question)
@@ -66,7 +55,6 @@ static bool plugin_script_says_yes(const struct cli *cli, const char *question)
 static int plugin_script_decide(const struct cli *cli, const char *name,
                                 const struct kg_node *script)
 {
-    kg_auto(kg_buf_free) struct kg_buf shown = {0};
     struct kg_str hash = cli_text(script, "hash");
     struct kg_err err = {0};
     if (kg_node_list(script, "grants")->count == 0) {
@@ -77,8 +65,7 @@ static int plugin_script_decide(const struct cli *cli, const char *name,
         fprintf(stderr, "script %s is as it was approved\n", name);
         return CLI_DONE;
     }
-    plugin_script_put_grants(&shown, script);
-    fwrite(shown.data, 1, shown.length, stderr);
+    rows_say(cli, script, grant_rows);
     if (plugin_script_says_yes(cli, "Let it?"))
         return send_yes(cli, name, hash);
     kg_fail(&err, KG_E_REFUSED, "script %s was not approved", name);

@@ -91,5 +91,5 @@ static const struct row status_rows[] = {
     {0},
 };
 
-const struct cli_page plugin_status = {"GET", "/api/v1/plugins/{1}?cage", .rows = status_rows,
-                                       .columns = LABEL_COLUMNS};
+const struct cli_page page_plugin_status = {"GET", "/api/v1/plugins/{1}?cage", .rows = status_rows,
+                                            .columns = LABEL_COLUMNS};

@@ -41,13 +41,7 @@ static void plugin_storage_put_rows(struct kg_buf *out, const struct cli *cli,
     kg_list_free(headings);
 }
 
-static int show_rows(const struct cli *cli, const char *sql)
-{
-    kg_auto(kg_buf_free) struct kg_buf rest = {0};
-    kg_buf_text(&rest, "/storage");
-    client_put_query(&rest, "sql", kg_str(sql));
-    return cli_show_plugin(cli, "GET", kg_buf_terminate(&rest), plugin_storage_put_rows);
-}
+static const struct row answer_rows[] = {{.put = plugin_storage_put_rows}, {0}};
 
 /* -- what is in it ----------------------------------------------------------------------------- */
 
@@ -64,6 +58,7 @@ static const struct row content_rows[] = {
 /* The daemon's copy lies in its own folder; it is moved to where the operator wants it. */
 static int export_to(const struct cli *cli, const char *to)
 {
+    static const struct cli_page page = {"POST", "/api/v1/plugins/{1}/storage/export"};
     kg_auto(kg_buf_free) struct kg_buf body = {0};
     kg_auto(kg_doc_cleanup) struct kg_doc *doc = NULL;
     struct kg_err err;
@@ -71,7 +66,7 @@ static int export_to(const struct cli *cli, const char *to)
         kg_fail(&err, KG_E_CONFLICT, "%s is there already", to);
         return print_error(&err);
     }
-    int code = cli_ask_plugin(cli, "POST", "/storage/export", &body, &doc);
+    int code = page_ask(cli, &page, NULL, &body, &doc);
     if (code != CLI_DONE)
         return code;
     kg_auto(kg_free) char *from = kg_str_dup(cli_text(doc->root, "path"));
@@ -89,6 +84,8 @@ int cli_plugin_storage(struct cli *cli)
                                              .rows = content_rows};
     static const struct cli_page reset = {"POST", "/api/v1/plugins/{1}/storage/reset",
                                           .rows = content_rows};
+    static const struct cli_page rows = {"GET", "/api/v1/plugins/{1}/storage?sql=2",
+                                         .rows = answer_rows};
     const char *to = cli_option_value(cli, "export");
     const char *sql = cli_argument(cli, 1);
     if ((to != NULL) + (sql != NULL) + cli_has(cli, "reset") > 1) {
@@ -98,7 +95,5 @@ int cli_plugin_storage(struct cli *cli)
     }
     if (to != NULL)
         return export_to(cli, to);
-    if (sql != NULL)
-        return show_rows(cli, sql);
-    return page_show(cli, cli_has(cli, "reset") ? &reset : &contents);
+    return page_show(cli, sql != NULL ? &rows : cli_has(cli, "reset") ? &reset : &contents);
 }

@@ -2,6 +2,7 @@
  * What is said with a plugin: shown as it happens, or written to a file that replay reads. The file
  * holds payloads, so only its owner may read it.
  */
+#include "cli/rows.h"
 #include "cli/trace_print.h"
 
 #include <errno.h>
@@ -109,24 +110,15 @@ static int plugin_trace_follow(const struct cli *cli, struct follower *follower,
     return print_error(&follower->err);
 }
 
-static void put_recorder(struct kg_buf *out, const struct cli *cli, const struct kg_node *answer)
-{
-    (void)answer;
-    kg_buf_printf(out, "the recorder of %s is %s\n", cli_argument(cli, 0),
-                  cli_has(cli, "on") ? "on" : "off");
-}
-
 static int plugin_trace_record(const struct cli *cli)
 {
-    bool on = cli_has(cli, "on");
-    kg_auto(kg_buf_free) struct kg_buf target = {0};
-    client_put_target(&target, "plugins", cli_argument(cli, 0), "/trace");
-    const struct client_request request = {
-        .method = "POST",
-        .target = kg_buf_terminate(&target),
-        .body = on ? KG_STR("{\"record\":true}") : KG_STR("{\"record\":false}"),
-    };
-    return cli_show(cli, &request, put_recorder);
+    static const struct cli_page on = {"POST", "/api/v1/plugins/{1}/trace",
+                                       .body = "{\"record\":true}",
+                                       .words = "the recorder of {@1} is on\n"};
+    static const struct cli_page off = {"POST", "/api/v1/plugins/{1}/trace",
+                                        .body = "{\"record\":false}",
+                                        .words = "the recorder of {@1} is off\n"};
+    return page_show(cli, cli_has(cli, "on") ? &on : &off);
 }
 
 static const struct {

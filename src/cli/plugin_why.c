@@ -35,4 +35,4 @@ static const struct row why_rows[] = {
     {.words = "  {knowledge}\n"},
     {0},
 };
-const struct cli_page plugin_why = {"GET", "/api/v1/plugins/{1}/why", .rows = why_rows};
+const struct cli_page page_plugin_why = {"GET", "/api/v1/plugins/{1}/why", .rows = why_rows};

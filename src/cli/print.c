@@ -327,12 +327,6 @@ void table_cell(struct table *table, struct kg_str text, const char *color_or_nu
     table->next = (table->next + 1) % table->count;
 }
 
-void table_texts(struct table *table, const struct kg_node *object, const char *const *keys)
-{
-    for (; *keys != NULL; keys++)
-        table_cell(table, cli_text(object, *keys), NULL);
-}
-
 void table_print(struct table *table)
 {
     fflush(stdout);

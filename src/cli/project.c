@@ -5,6 +5,7 @@
 #include "cli/cli.h"
 
 #include "cli/install.h"
+#include "cli/rows.h"
 #include "project/project.h"
 #include "store/store.h"
 
@@ -176,13 +177,9 @@ static char *loaded_as(const struct cli *cli, const char *root)
 /* Has the daemon read the file again; what it says of that is printed if it is an error. */
 static int cli_project_tell_daemon(const struct cli *cli, const char *id, const char *file)
 {
-    kg_auto(kg_buf_free) struct kg_buf target = {0}, body = {0};
-    client_put_target(&target, "projects", id, "/reload");
-    const struct client_request request = {.method = "POST",
-                                           .target = kg_buf_terminate(&target),
-                                           .file = file,
-                                           .silence_ms = CLIENT_WAIT_FOREVER};
-    return cli_ask(cli, &request, &body);
+    static const struct cli_page page = {"POST", "/api/v1/projects/{0}/reload",
+                                         .silence_ms = CLIENT_WAIT_FOREVER};
+    return page_tell(cli, &page, &(struct page_given){.name = id, .file = file});
 }
 
 /* What was written, and whether a daemon knows. */

@@ -8,23 +8,6 @@
 
 #include <errno.h>
 
-/* -- asking ------------------------------------------------------------------------------------ */
-
-/* Asks about the project of the first argument, and prints the answer. */
-static int cli_projects_show(const struct cli *cli, const char *method, const char *rest,
-                             const char *file_or_null, cli_put *put)
-{
-    kg_auto(kg_buf_free) struct kg_buf target = {0};
-    client_put_target(&target, "projects", cli_argument(cli, 0), rest);
-    const struct client_request request = {
-        .method = method,
-        .target = kg_buf_terminate(&target),
-        .file = file_or_null,
-        .silence_ms = strcmp(method, "GET") == 0 ? 0 : CLIENT_WAIT_FOREVER,
-    };
-    return cli_show(cli, &request, put);
-}
-
 /* -- what became of it ------------------------------------------------------------------------- */
 
 /* A no stands until it is asked for again. */
@@ -80,15 +63,12 @@ static const struct row loaded_rows[] = {
     {0},
 };
 
-static void put_loaded(struct kg_buf *out, const struct cli *cli, const struct kg_node *project)
-{
-    rows_put(out, cli, project, loaded_rows, 0);
-}
-
 /* -- load, reload ------------------------------------------------------------------------------ */
 
 int cli_project_load(struct cli *cli)
 {
+    static const struct cli_page page = {"POST", "/api/v1/projects",
+                                         .silence_ms = CLIENT_WAIT_FOREVER, .rows = loaded_rows};
     kg_auto(project_location_free) struct project_location location = {0};
     kg_auto(kg_buf_free) struct kg_buf body = {0};
     const char *path = cli_argument(cli, 0);
@@ -105,34 +85,23 @@ int cli_project_load(struct cli *cli)
     kg_json_named_text(&json, "path", location.path);
     kg_json_named_bool(&json, "watch", cli_has(cli, "watch"));
     kg_json_end(&json, '}');
-    const struct client_request request = {
-        .method = "POST",
-        .target = "/api/v1/projects",
-        .body = kg_buf_view(&body),
-        .file = location.path,
-        .silence_ms = CLIENT_WAIT_FOREVER,
-    };
-    return cli_show(cli, &request, put_loaded);
-}
-
-/* Where the project's file is, for what may be wrong with it; owned. */
-static int ask_file(const struct cli *cli, char **ret_file)
-{
-    kg_auto(kg_buf_free) struct kg_buf target = {0}, body = {0};
-    kg_auto(kg_doc_cleanup) struct kg_doc *doc = NULL;
-    client_put_target(&target, "projects", cli_argument(cli, 0), "");
-    const struct client_request request = {.method = "GET", .target = kg_buf_terminate(&target)};
-    int code = cli_ask_object(cli, &request, &body, &doc);
-    if (code == CLI_DONE)
-        *ret_file = kg_str_dup(cli_text(doc->root, "file"));
-    return code;
+    const struct page_given given = {.body = kg_buf_view(&body), .file = location.path};
+    return page_show_with(cli, &page, &given);
 }
 
 int cli_project_reload(struct cli *cli)
 {
-    kg_auto(kg_free) char *file = NULL;
-    int code = ask_file(cli, &file);
-    return code == CLI_DONE ? cli_projects_show(cli, "POST", "/reload", file, put_loaded) : code;
+    static const struct cli_page before = {"GET", "/api/v1/projects/{1}"};
+    static const struct cli_page page = {"POST", "/api/v1/projects/{1}/reload",
+                                         .silence_ms = CLIENT_WAIT_FOREVER, .rows = loaded_rows};
+    kg_auto(kg_buf_free) struct kg_buf body = {0};
+    kg_auto(kg_doc_cleanup) struct kg_doc *doc = NULL;
+    int code = page_ask(cli, &before, NULL, &body, &doc);
+    if (code != CLI_DONE)
+        return code;
+    /* Where its file is, for what may be wrong with it. */
+    kg_auto(kg_free) char *file = kg_str_dup(cli_text(doc->root, "file"));
+    return page_show_with(cli, &page, &(struct page_given){.file = file});
 }
 
 /* -- list -------------------------------------------------------------------------------------- */
@@ -147,7 +116,7 @@ static const struct row list_rows[] = {
      .cells = list_cells},
     {0},
 };
-const struct cli_page project_list = {"GET", "/api/v1/projects", .rows = list_rows};
+const struct cli_page page_project_list = {"GET", "/api/v1/projects", .rows = list_rows};
 
 /* -- show -------------------------------------------------------------------------------------- */
 
@@ -185,11 +154,6 @@ static const struct row shown_rows[] = {
     {0},
 };
 
-static void put_project(struct kg_buf *out, const struct cli *cli, const struct kg_node *project)
-{
-    rows_put(out, cli, project, shown_rows, 12);
-}
-
 static void cli_projects_put_agent(struct kg_buf *out, const struct cli *cli,
                                    const struct kg_node *agent)
 {
@@ -197,20 +161,17 @@ static void cli_projects_put_agent(struct kg_buf *out, const struct cli *cli,
     project_agent_view_words(agent, out);
 }
 
-int cli_project_show(struct cli *cli)
-{
-    kg_auto(kg_buf_free) struct kg_buf rest = {0};
-    const char *agent = cli_option_value(cli, "agent");
-    if (agent != NULL) {
-        kg_buf_text(&rest, "/agents/");
-        kg_buf_percent(&rest, kg_str(agent));
-    }
-    return cli_projects_show(cli, "GET", kg_buf_terminate(&rest), NULL,
-                             agent != NULL ? cli_projects_put_agent : put_project);
-}
+static const struct row show_rows[] = {
+    {"--agent", .put = cli_projects_put_agent},
+    {"!--agent", .rows = shown_rows},
+    {0},
+};
+const struct cli_page page_project_show = {"GET", "/api/v1/projects/{1}/agents/{--agent}",
+                                           .without = "/api/v1/projects/{1}", .rows = show_rows,
+                                           .columns = 12};
 
 /* -- unload ------------------------------------------------------------------------------------ */
 
-const struct cli_page project_unload = {"DELETE", "/api/v1/projects/{1}?force",
-                                        .silence_ms = CLIENT_WAIT_FOREVER,
-                                        .words = "project {id} is unloaded; its files stay\n"};
+const struct cli_page page_project_unload = {"DELETE", "/api/v1/projects/{1}?force",
+                                             .silence_ms = CLIENT_WAIT_FOREVER,
+                                             .words = "project {id} is unloaded; its files stay\n"};

@@ -96,6 +96,8 @@ static void put_formatted(struct kg_buf *out, const struct kg_node *node, struct
         print_latency(out, node_number(node));
     else if (kg_str_is(format, "count")) /* of a list, or the number; 0 if it is not there */
         kg_buf_printf(out, "%lld", (long long)node_count(node));
+    else if (kg_str_is(format, "more")) /* how many after the first */
+        print_short(out, node_count(node) - 1);
     else if (kg_str_is(format, "s")) /* an "s" unless there is one of them */
         kg_buf_text(out, node_count(node) == 1 ? "" : "s");
     else if (kg_str_is(format, "list"))
@@ -104,9 +106,9 @@ static void put_formatted(struct kg_buf *out, const struct kg_node *node, struct
         put_joined(out, node, ",");
     else if (kg_str_is(format, "spaces"))
         put_joined(out, node, " ");
-    else if (!kg_str_is(format, "json"))
+    else if (!kg_str_is(format, "json") && !kg_str_is(format, "set")) /* set: nothing of null */
         cli_rows_put_time(out, node, format);
-    else if (node != NULL)
+    else if (node != NULL && (node->type != KG_NULL || kg_str_is(format, "json")))
         kg_json_put_node(out, node);
 }
 
@@ -116,6 +118,7 @@ static void put_formatted(struct kg_buf *out, const struct kg_node *node, struct
 struct scope {
     const struct cli *cli; /* NULL: they name no argument */
     const struct kg_node *object;
+    struct kg_str key; /* by which the object is a member of the one around it */
     bool raw;
 };
 
@@ -127,13 +130,23 @@ static void cli_rows_put_escaped(struct kg_buf *out, const struct scope *scope, 
         kg_buf_escaped(out, text);
 }
 
-/* "@self" or "@1" */
+/* "@self", "@1", "--name" and the like. */
 static void put_known(struct kg_buf *out, const struct scope *scope, struct kg_str name)
 {
     int64_t index;
+    char option[KEY_MAX];
+    kg_str_copy(kg_str_from(name, 2), option, sizeof(option));
     if (kg_str_is(name, "@self"))
         kg_buf_text(out, print_self());
-    else if (scope->cli != NULL && kg_str_to_int(kg_str_from(name, 1), &index) && index > 0)
+    else if (kg_str_is(name, "@key"))
+        cli_rows_put_escaped(out, scope, scope->key);
+    else if (scope->cli == NULL)
+        return;
+    else if (kg_str_is(name, "@plugins"))
+        cli_rows_put_escaped(out, scope, kg_str(scope->cli->paths.plugins_dir));
+    else if (kg_str_starts(name, "--"))
+        cli_rows_put_escaped(out, scope, kg_str(cli_option_value(scope->cli, option)));
+    else if (kg_str_to_int(kg_str_from(name, 1), &index) && index > 0)
         cli_rows_put_escaped(out, scope, kg_str(cli_argument(scope->cli, (size_t)index - 1)));
 }
 
@@ -143,7 +156,7 @@ static void cli_rows_put_member(struct kg_buf *out, const struct scope *scope, s
     kg_auto(kg_buf_free) struct kg_buf text = {0};
     struct kg_str keys = kg_str_cut(&named, ':');
     const struct kg_node *node = NULL;
-    if (kg_str_starts(keys, "@")) {
+    if (kg_str_starts(keys, "@") || kg_str_starts(keys, "--")) {
         put_known(out, scope, keys);
         return;
     }
@@ -152,7 +165,7 @@ static void cli_rows_put_member(struct kg_buf *out, const struct scope *scope, s
     put_formatted(&text, node, named);
     if (kg_str_is(named, "hint"))
         print_put_hint(out, kg_buf_view(&text));
-    else if (kg_str_is(named, "json") && !scope->raw)
+    else if ((kg_str_is(named, "json") || kg_str_is(named, "set")) && !scope->raw)
         kg_buf_json_escaped(out, kg_buf_view(&text));
     else
         cli_rows_put_escaped(out, scope, kg_buf_view(&text));
@@ -223,44 +236,98 @@ static bool all_hold(const struct scope *scope, const char *when_or_null)
 
 /* -- tables ------------------------------------------------------------------------------------ */
 
-/* Takes the next column off *rest: its heading, and the words of its cells, if it has any. */
-static struct kg_str column_next(struct kg_str *rest, struct kg_str *ret_words)
+#define TABLE_COLUMNS_MAX 16
+#define SCREEN_COLUMNS    80
+
+struct column {
+    struct kg_str heading, words;
+    char mark;    /* '~' or '?', see rows.h; 0: neither */
+    size_t width; /* that goes with it */
+    bool hidden;
+};
+
+/* "NAME~18" */
+static void column_read_mark(struct column *column)
 {
-    struct kg_str column = kg_str_cut(rest, ';');
-    if (kg_str_starts(*rest, " "))
-        *rest = kg_str_from(*rest, 1);
-    struct kg_str heading = kg_str_cut(&column, '=');
-    *ret_words = column;
-    return heading;
+    struct kg_str rest = column->heading, name = kg_str_cut(&rest, '~');
+    int64_t width = 0;
+    column->mark = '~';
+    if (rest.length == 0) {
+        rest = column->heading;
+        name = kg_str_cut(&rest, '?');
+        column->mark = '?';
+    }
+    column->mark = kg_str_to_int(rest, &width) ? column->mark : '\0';
+    column->heading = name;
+    column->width = (size_t)width;
 }
 
-static void cli_rows_put_cells(struct table *table, const struct scope *scope,
-                               struct kg_str columns, const struct cell *cells)
+/* "NAME~18={name}; STATE" */
+static size_t columns_read(const char *table, struct column *ret_columns)
 {
-    while (columns.length > 0) {
-        kg_auto(kg_buf_free) struct kg_buf text = {0};
-        struct kg_str words, heading = column_next(&columns, &words);
-        const struct cell *cell = words.length > 0 ? NULL : cells;
-        while (cell != NULL && (!kg_str_is(heading, cell->heading) || !all_hold(scope, cell->when)))
-            cell = cell[1].heading != NULL ? cell + 1 : NULL;
-        words_put(&text, scope, cell != NULL ? kg_str(cell->words) : words);
-        table_cell(table, kg_buf_view(&text), cell != NULL ? cell->color : NULL);
+    struct kg_str rest = kg_str(table);
+    size_t count = 0;
+    while (rest.length > 0 && count < TABLE_COLUMNS_MAX) {
+        struct kg_str column = kg_str_cut(&rest, ';');
+        if (kg_str_starts(rest, " "))
+            rest = kg_str_from(rest, 1);
+        struct kg_str heading = kg_str_cut(&column, '=');
+        ret_columns[count] = (struct column){.heading = heading, .words = column};
+        column_read_mark(&ret_columns[count++]);
+    }
+    return count;
+}
+
+/* Spends what the screen has more than the usual; in a pipe nothing is cut. */
+static void columns_fit(struct column *columns, size_t count)
+{
+    size_t screen = print_columns(), spare = screen > SCREEN_COLUMNS ? screen - SCREEN_COLUMNS : 0;
+    for (size_t i = 0; i < count && screen != SIZE_MAX; i++) {
+        columns[i].hidden = columns[i].mark == '?' && spare <= columns[i].width;
+        spare -= columns[i].mark == '?' && !columns[i].hidden ? columns[i].width : 0;
+    }
+    for (size_t i = 0; i < count; i++) {
+        bool is_cut = columns[i].mark == '~' && screen != SIZE_MAX;
+        columns[i].width = is_cut ? columns[i].width + spare : SIZE_MAX;
+        spare = is_cut ? 0 : spare;
     }
 }
 
-static void rows_table(const struct cli *cli, const struct kg_node *items, const char *table,
-                       const struct cell *cells)
+static void cli_rows_put_cell(struct table *table, const struct scope *scope,
+                              const struct column *column, const struct cell *cells)
 {
-    struct kg_str words, rest = kg_str(table);
+    kg_auto(kg_buf_free) struct kg_buf text = {0};
+    const struct cell *cell = column->words.length > 0 ? NULL : cells;
+    while (cell != NULL &&
+           (!kg_str_is(column->heading, cell->heading) || !all_hold(scope, cell->when)))
+        cell = cell[1].heading != NULL ? cell + 1 : NULL;
+    if (cell != NULL && cell->put != NULL)
+        cell->put(&text, scope->object);
+    else
+        words_put(&text, scope, cell != NULL ? kg_str(cell->words) : column->words);
+    print_cut(&text, 0, column->width);
+    table_cell(table, kg_buf_view(&text), cell != NULL ? cell->color : NULL);
+}
+
+static void rows_table(const struct cli *cli, const struct kg_node *items, const struct row *row)
+{
+    struct column columns[TABLE_COLUMNS_MAX];
+    size_t count = columns_read(row->table, columns);
+    if (items->count == 0)
+        return;
+    columns_fit(columns, count);
     char **headings = kg_list_new(0);
-    while (rest.length > 0)
-        kg_list_add(&headings, kg_str_dup(column_next(&rest, &words)));
-    struct table *made = items->count > 0 ? table_new((const char *const *)headings) : NULL;
-    for (uint32_t i = 0; i < items->count; i++)
-        cli_rows_put_cells(made, &(struct scope){cli, &items->items[i], true}, kg_str(table),
-                           cells);
-    if (made != NULL)
-        table_print(made);
+    for (size_t i = 0; i < count; i++)
+        if (!columns[i].hidden)
+            kg_list_add(&headings, kg_str_dup(columns[i].heading));
+    struct table *table = table_new((const char *const *)headings);
+    for (uint32_t i = 0; i < items->count; i++) {
+        const struct scope scope = {.cli = cli, .object = &items->items[i], .raw = true};
+        for (size_t k = 0; k < count; k++)
+            if (!columns[k].hidden)
+                cli_rows_put_cell(table, &scope, &columns[k], row->cells);
+    }
+    table_print(table);
     kg_list_free(headings);
 }
 
@@ -285,39 +352,45 @@ static void cli_rows_put_line(struct kg_buf *out, const struct scope *scope, con
         kg_buf_char(out, '\n');
 }
 
+static void rows_walk(struct kg_buf *out, const struct scope *scope, const struct row *rows,
+                      int columns);
+
+/* Of a list or, each with its key, of an object. */
 static void put_items(struct kg_buf *out, const struct cli *cli, const struct kg_node *list,
                       const struct row *row, int columns)
 {
     const char *label = row->label;
     for (uint32_t i = 0; i < list->count; i++) {
-        const struct scope scope = {.cli = cli, .object = &list->items[i]};
+        struct scope scope = {.cli = cli};
+        scope.object = list->type == KG_OBJECT ? &list->members[i].value : &list->items[i];
+        scope.key = list->type == KG_OBJECT ? list->members[i].key : KG_STR_NULL;
         cli_rows_put_line(out, &scope, row, label, columns);
         if (row->rows != NULL)
-            rows_put(out, cli, &list->items[i], row->rows, columns);
+            rows_walk(out, &scope, row->rows, columns);
         label = label != NULL ? "" : NULL;
     }
 }
 
-static void cli_rows_put_row(struct kg_buf *out, const struct cli *cli,
-                             const struct kg_node *object, const struct row *row, int columns)
+static void cli_rows_put_row(struct kg_buf *out, const struct scope *scope, const struct row *row,
+                             int columns)
 {
     static const struct kg_node none = {.type = KG_ARRAY};
-    const struct kg_node *found = row->each != NULL ? member_find(object, kg_str(row->each)) : NULL;
-    const struct kg_node *list = found != NULL && found->type == KG_ARRAY ? found : &none;
-    const struct scope scope = {.cli = cli, .object = object};
+    const struct kg_node *found =
+        row->each != NULL ? member_find(scope->object, kg_str(row->each)) : NULL;
+    bool is_list = found != NULL && (found->type == KG_ARRAY || found->type == KG_OBJECT);
     if (row->put != NULL) {
-        row->put(out, cli, object);
+        row->put(out, scope->cli, scope->object);
     } else if (row->table != NULL) {
         /* A table is printed at once, so what stands above it is, too. */
         print_out(out);
         out->length = 0;
-        rows_table(cli, list, row->table, row->cells);
+        rows_table(scope->cli, is_list && found->type == KG_ARRAY ? found : &none, row);
     } else if (row->each != NULL) {
-        put_items(out, cli, list, row, columns);
+        put_items(out, scope->cli, is_list ? found : &none, row, columns);
     } else {
-        cli_rows_put_line(out, &scope, row, row->label, columns);
+        cli_rows_put_line(out, scope, row, row->label, columns);
         if (row->rows != NULL)
-            rows_put(out, cli, object, row->rows, columns);
+            rows_walk(out, scope, row->rows, columns);
     }
 }
 
@@ -326,18 +399,30 @@ static bool is_last(const struct row *row)
     return row->words == NULL && row->each == NULL && row->rows == NULL && row->put == NULL;
 }
 
-void rows_put(struct kg_buf *out, const struct cli *cli, const struct kg_node *object,
-              const struct row *rows, int columns)
+static void rows_walk(struct kg_buf *out, const struct scope *scope, const struct row *rows,
+                      int columns)
 {
     for (; !is_last(rows); rows++) {
-        const struct scope scope = {.cli = cli, .object = object};
         kg_auto(kg_buf_free) struct kg_buf aside = {0};
-        if (!all_hold(&scope, rows->when))
+        if (!all_hold(scope, rows->when))
             continue;
-        cli_rows_put_row(rows->aside ? &aside : out, cli, object, rows, columns);
+        cli_rows_put_row(rows->aside ? &aside : out, scope, rows, columns);
         if (aside.length > 0)
             fwrite(aside.data, 1, aside.length, stderr);
     }
+}
+
+void rows_put(struct kg_buf *out, const struct cli *cli, const struct kg_node *object,
+              const struct row *rows, int columns)
+{
+    rows_walk(out, &(struct scope){.cli = cli, .object = object}, rows, columns);
+}
+
+void rows_say(const struct cli *cli, const struct kg_node *object, const struct row *rows)
+{
+    kg_auto(kg_buf_free) struct kg_buf text = {0};
+    rows_put(&text, cli, object, rows, 0);
+    fwrite(text.data, 1, text.length, stderr);
 }
 
 /* -- requests ---------------------------------------------------------------------------------- */
@@ -349,30 +434,39 @@ static const char *cli_rows_given(const struct cli *cli, const char *from)
                           : cli_argument(cli, strtoul(from, NULL, 10) - 1);
 }
 
-static void put_queries(struct kg_buf *target, const struct cli *cli, struct kg_str names)
+/* "limit=--lines:50": its name, where it comes from, and what it is without that. */
+static void put_query(struct kg_buf *target, const struct cli *cli, struct kg_str query)
 {
-    while (names.length > 0) {
-        char name[KEY_MAX];
-        kg_str_copy(kg_str_cut(&names, '&'), name, sizeof(name));
-        const char *value = cli_option_value(cli, name);
-        if (value != NULL) /* a flag has no text */
-            client_put_query(target, name, kg_str(value[0] != '\0' ? value : "true"));
-    }
+    char name[KEY_MAX], from[KEY_MAX + 2];
+    kg_str_copy(kg_str_cut(&query, '='), name, sizeof(name));
+    struct kg_str source = kg_str_cut(&query, ':');
+    kg_str_copy(source, from, sizeof(from));
+    const char *value = source.length > 0 ? cli_rows_given(cli, from) : cli_option_value(cli, name);
+    if (value != NULL) /* a flag has no text */
+        client_put_query(target, name, kg_str(value[0] != '\0' ? value : "true"));
+    else if (query.length > 0)
+        client_put_query(target, name, query);
 }
 
-static void cli_rows_put_target(struct kg_buf *target, const struct cli *cli, const char *form)
+/* False: an option is missing, and its name is in ret_missing. */
+static bool cli_rows_put_target(struct kg_buf *target, const struct cli *cli, const char *form,
+                                const char *name_or_null, char ret_missing[KEY_MAX])
 {
     struct kg_str queries = kg_str(form), path = kg_str_cut(&queries, '?');
     while (path.length > 0) {
-        char from[KEY_MAX];
         kg_buf_str(target, kg_str_cut(&path, '{'));
         struct kg_str name = kg_str_cut(&path, '}');
         if (name.length == 0)
             continue;
-        kg_str_copy(name, from, sizeof(from));
-        kg_buf_percent(target, kg_str(cli_rows_given(cli, from)));
+        kg_str_copy(name, ret_missing, KEY_MAX);
+        const char *value = kg_str_is(name, "0") ? name_or_null : cli_rows_given(cli, ret_missing);
+        if (value == NULL && kg_str_starts(name, "--"))
+            return false;
+        kg_buf_percent(target, kg_str(value));
     }
-    put_queries(target, cli, queries);
+    while (queries.length > 0)
+        put_query(target, cli, kg_str_cut(&queries, '&'));
+    return true;
 }
 
 static void put_list_member(struct kg_json_writer *json, const struct cli *cli,
@@ -390,27 +484,51 @@ static void put_list_member(struct kg_json_writer *json, const struct cli *cli,
     kg_json_end(json, ']');
 }
 
+static void cli_rows_put_value(struct kg_json_writer *json, const struct cli *cli,
+                               const struct member *member)
+{
+    const char *value = cli_rows_given(cli, member->from);
+    if (member->kind == MEMBER_FLAG || member->kind == MEMBER_UNLESS)
+        kg_json_named_bool(json, member->key, (value != NULL) == (member->kind == MEMBER_FLAG));
+    else if (value != NULL || member->otherwise != NULL)
+        kg_json_named_text(json, member->key, value ? value : member->otherwise);
+}
+
 static void cli_rows_put_body(struct kg_buf *body, const struct cli *cli,
                               const struct member *members)
 {
     struct kg_json_writer json = kg_json_writer(body);
     kg_json_begin(&json, '{');
     for (const struct member *member = members; member->key != NULL; member++) {
-        if (member->kind >= MEMBER_PARTS) {
+        if (member->kind == MEMBER_BEGIN)
+            kg_json_named_begin(&json, member->key, '{');
+        else if (member->kind == MEMBER_END)
+            kg_json_end(&json, '}');
+        else if (member->kind == MEMBER_PARTS || member->kind == MEMBER_REST)
             put_list_member(&json, cli, member);
-            continue;
-        }
-        const char *value = cli_rows_given(cli, member->from);
-        if (member->kind != MEMBER_TEXT)
-            kg_json_named_bool(&json, member->key,
-                               (value != NULL) == (member->kind == MEMBER_FLAG));
-        else if (value != NULL)
-            kg_json_named_text(&json, member->key, value);
+        else
+            cli_rows_put_value(&json, cli, member);
     }
     kg_json_end(&json, '}');
 }
 
-/* A page's question, as it is sent. */
+void rows_put_text(struct kg_buf *body, const char *key, struct kg_str text)
+{
+    struct kg_json_writer json = kg_json_writer(body);
+    kg_json_begin(&json, '{');
+    kg_json_named_str(&json, key, text);
+    kg_json_end(&json, '}');
+}
+
+int page_lacks(const char *option)
+{
+    kg_auto(kg_free) char *message = kg_format("%s is missing", option);
+    return print_problem(CLI_USAGE, kg_str(message),
+                         strcmp(option, "--org") == 0 ? KG_STR("kaged org list shows the orgs")
+                                                      : KG_STR_NULL);
+}
+
+/* A page's request, as it is sent. */
 struct question {
     struct kg_buf target, body;
     struct client_request request;
@@ -422,35 +540,57 @@ static void cli_rows_question_free(struct question *question)
     kg_buf_free(&question->body);
 }
 
-static void question_make(const struct cli *cli, const struct cli_page *page,
-                          struct question *ret_question)
+static int question_make(const struct cli *cli, const struct cli_page *page,
+                         const struct page_given *given, struct question *ret_question)
 {
-    cli_rows_put_target(&ret_question->target, cli, page->target);
+    char missing[KEY_MAX];
+    struct kg_buf *target = &ret_question->target, *body = &ret_question->body;
+    bool is_whole = cli_rows_put_target(target, cli, page->target, given->name, missing);
+    if (!is_whole && page->without != NULL) {
+        target->length = 0;
+        is_whole = cli_rows_put_target(target, cli, page->without, given->name, missing);
+    }
+    if (!is_whole)
+        return page_lacks(missing);
     if (page->members != NULL)
-        cli_rows_put_body(&ret_question->body, cli, page->members);
-    else if (page->body != NULL)
-        kg_buf_text(&ret_question->body, page->body);
+        cli_rows_put_body(body, cli, page->members);
     ret_question->request = (struct client_request){
         .method = page->method,
-        .target = kg_buf_terminate(&ret_question->target),
-        .body = kg_buf_view(&ret_question->body),
+        .target = kg_buf_terminate(target),
+        .body = given->body.data != NULL ? given->body
+                : page->body != NULL     ? kg_str(page->body)
+                                         : kg_buf_view(body),
         .silence_ms = page->silence_ms,
+        .file = given->file,
+        .headers = given->headers,
+        .content_type = given->content_type,
     };
+    return CLI_DONE;
 }
 
-int page_show_with(const struct cli *cli, const struct cli_page *page, const char *target_or_null,
-                   struct kg_str body)
+int page_ask(const struct cli *cli, const struct cli_page *page, const struct page_given *given,
+             struct kg_buf *ret_body, struct kg_doc **ret_doc)
 {
+    static const struct page_given nothing = {0};
     kg_auto(cli_rows_question_free) struct question question = {0};
+    int code = question_make(cli, page, given ? given : &nothing, &question);
+    return code == CLI_DONE ? cli_ask_object(cli, &question.request, ret_body, ret_doc) : code;
+}
+
+int page_tell(const struct cli *cli, const struct cli_page *page, const struct page_given *given)
+{
+    kg_auto(kg_buf_free) struct kg_buf answer = {0};
+    kg_auto(kg_doc_cleanup) struct kg_doc *doc = NULL;
+    return page_ask(cli, page, given, &answer, &doc);
+}
+
+int page_show_with(const struct cli *cli, const struct cli_page *page,
+                   const struct page_given *given)
+{
     kg_auto(kg_buf_free) struct kg_buf answer = {0}, text = {0};
     kg_auto(kg_doc_cleanup) struct kg_doc *doc = NULL;
     const struct row words[] = {{.words = page->words}, {0}};
-    question_make(cli, page, &question);
-    if (target_or_null != NULL)
-        question.request.target = target_or_null;
-    if (body.data != NULL)
-        question.request.body = body;
-    int code = cli_ask_object(cli, &question.request, &answer, &doc);
+    int code = page_ask(cli, page, given, &answer, &doc);
     if (code == CLI_DONE && cli->json)
         print_json(kg_buf_view(&answer));
     else if (code == CLI_DONE)
@@ -461,5 +601,5 @@ int page_show_with(const struct cli *cli, const struct cli_page *page, const cha
 
 int page_show(const struct cli *cli, const struct cli_page *page)
 {
-    return page_show_with(cli, page, NULL, KG_STR_NULL);
+    return page_show_with(cli, page, NULL);
 }

@@ -134,7 +134,7 @@ static int rotate_here(const struct cli *cli, struct home *home, struct kg_str v
 
 /* One act: how the daemon is asked, what is done without one, and how the answer reads. */
 struct act {
-    const char *method, *rest; /* behind /api/v1/secrets, where no secret is named */
+    const char *method, *target;
     int (*here)(const struct cli *cli, struct home *home, struct kg_str value, struct kg_err *err);
     const struct row *rows;
 };
@@ -191,25 +191,14 @@ static int act_here(const struct cli *cli, const struct act *act, struct kg_str 
 
 static int act_there(const struct cli *cli, const struct act *act, struct kg_str value)
 {
-    kg_auto(kg_buf_free) struct kg_buf target = {0};
     kg_auto(secret_wipe) struct kg_buf body = {0};
-    const char *name = cli_argument(cli, 0);
-    if (name != NULL)
-        client_put_target(&target, "secrets", name, "");
-    else
-        kg_buf_printf(&target, "/api/v1/secrets%s", act->rest);
-    if (cli->command->options[0].name != NULL && cli_has(cli, "force"))
-        client_put_query(&target, "force", KG_STR("true"));
     if (value.data != NULL) {
-        struct kg_json_writer json = kg_json_writer(&body);
         kg_buf_reserve(&body, value.length * 6 + 64); /* nothing is left behind by growing */
-        kg_json_begin(&json, '{');
-        kg_json_named_str(&json, "value", value);
-        kg_json_end(&json, '}');
+        rows_put_text(&body, "value", value);
     }
-    const struct cli_page page = {act->method, "", .silence_ms = CLIENT_WAIT_FOREVER,
+    const struct cli_page page = {act->method, act->target, .silence_ms = CLIENT_WAIT_FOREVER,
                                   .rows = act->rows};
-    return page_show_with(cli, &page, kg_buf_terminate(&target), kg_buf_view(&body));
+    return page_show_with(cli, &page, &(struct page_given){.body = kg_buf_view(&body)});
 }
 
 static int secret_run(const struct cli *cli, const struct act *act, struct kg_str value)
@@ -245,7 +234,7 @@ static const struct row set_rows[] = {
 
 int cli_secret_set(struct cli *cli)
 {
-    static const struct act act = {"PUT", "", set_here, set_rows};
+    static const struct act act = {"PUT", "/api/v1/secrets/{1}", set_here, set_rows};
     kg_auto(secret_wipe) struct kg_buf value = {0};
     struct kg_err err = {0};
     const char *name = cli_argument(cli, 0);
@@ -268,7 +257,7 @@ static const struct row list_rows[] = {
 
 int cli_secret_list(struct cli *cli)
 {
-    static const struct act act = {"GET", "", NULL, list_rows};
+    static const struct act act = {"GET", "/api/v1/secrets", NULL, list_rows};
     return secret_run(cli, &act, KG_STR_NULL);
 }
 
@@ -276,7 +265,8 @@ static const struct row removed_rows[] = {{.words = "secret {name} is removed\n"
 
 int cli_secret_rm(struct cli *cli)
 {
-    static const struct act act = {"DELETE", "", remove_here, removed_rows};
+    static const struct act act = {"DELETE", "/api/v1/secrets/{1}?force", remove_here,
+                                   removed_rows};
     return secret_run(cli, &act, KG_STR_NULL);
 }
 
@@ -296,6 +286,6 @@ static const struct row rotated_rows[] = {{.put = secret_put_rotated}, {0}};
 
 int cli_secret_rotate(struct cli *cli)
 {
-    static const struct act act = {"POST", "/rotate", rotate_here, rotated_rows};
+    static const struct act act = {"POST", "/api/v1/secrets/rotate", rotate_here, rotated_rows};
     return secret_run(cli, &act, KG_STR_NULL);
 }

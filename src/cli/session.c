@@ -11,27 +11,11 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#define LIST_MAX     100 /* what the daemon tells at once */
-#define LIST_DEFAULT 50
+#define LIST_MAX 100 /* what the daemon tells at once */
 
 void session_put_target(struct kg_buf *target, const struct cli *cli, const char *rest)
 {
     client_put_target(target, "sessions", cli_argument(cli, 0), rest);
-}
-
-int session_show(const struct cli *cli, const char *method, const char *rest, struct kg_str body,
-                 cli_put *put)
-{
-    kg_auto(kg_buf_free) struct kg_buf target = {0};
-    session_put_target(&target, cli, rest);
-    const struct client_request request = {
-        .method = method,
-        .target = kg_buf_terminate(&target),
-        .body = body,
-        /* Hooks, compactors and models take their time, which the daemon bounds. */
-        .silence_ms = CLIENT_WAIT_FOREVER,
-    };
-    return cli_show(cli, &request, put);
 }
 
 /* Hooks, compactors and models take their time, which the daemon bounds. */
@@ -84,8 +68,7 @@ int session_find_project(const struct cli *cli, char **ret_project)
     }
     kg_auto(kg_buf_free) struct kg_buf body = {0};
     kg_auto(kg_doc_cleanup) struct kg_doc *doc = NULL;
-    const struct client_request request = {.method = "GET", .target = "/api/v1/projects"};
-    int code = cli_ask_object(cli, &request, &body, &doc);
+    int code = page_ask(cli, &page_project_list, NULL, &body, &doc);
     if (code != CLI_DONE)
         return code;
     const struct kg_node *project = project_around(kg_node_list(doc->root, "projects"), folder);
@@ -113,9 +96,10 @@ static int find_workdir(const struct cli *cli, char **ret_workdir)
 int cli_session_new(struct cli *cli)
 {
     /* Nothing else, for scripts to take it. */
-    static const struct cli_page page = {"POST", "/api/v1/projects", .words = "{id}\n"};
+    static const struct cli_page page = {"POST", "/api/v1/projects/{0}/sessions",
+                                         .words = "{id}\n"};
     kg_auto(kg_free) char *project = NULL, *workdir = NULL;
-    kg_auto(kg_buf_free) struct kg_buf target = {0}, body = {0};
+    kg_auto(kg_buf_free) struct kg_buf body = {0};
     int code = find_workdir(cli, &workdir);
     if (code == CLI_DONE)
         code = session_find_project(cli, &project);
@@ -130,8 +114,8 @@ int cli_session_new(struct cli *cli)
     if (cli_has(cli, "title"))
         kg_json_named_text(&json, "title", cli_option_value(cli, "title"));
     kg_json_end(&json, '}');
-    client_put_target(&target, "projects", project, "/sessions");
-    return page_show_with(cli, &page, kg_buf_terminate(&target), kg_buf_view(&body));
+    const struct page_given given = {.name = project, .body = kg_buf_view(&body)};
+    return page_show_with(cli, &page, &given);
 }
 
 /* -- list -------------------------------------------------------------------------------------- */
@@ -162,21 +146,14 @@ static const struct row list_rows[] = {
 
 int cli_session_list(struct cli *cli)
 {
-    static const struct cli_page page = {"GET", "/api/v1/sessions", .rows = list_rows};
+    static const struct cli_page page = {
+        "GET", "/api/v1/projects/{--project}/sessions?limit=--lines:50&state&before",
+        .without = "/api/v1/sessions?limit=--lines:50&state&before", .rows = list_rows};
     struct kg_err err;
-    int64_t lines = LIST_DEFAULT;
+    int64_t lines;
     if (cli_option_number(cli, "lines", 1, LIST_MAX, &lines, &err) < 0)
         return print_error(&err);
-    kg_auto(kg_buf_free) struct kg_buf target = {0};
-    const char *project = cli_option_value(cli, "project");
-    if (project != NULL)
-        client_put_target(&target, "projects", project, "/sessions");
-    else
-        kg_buf_text(&target, "/api/v1/sessions");
-    client_put_number(&target, "limit", lines);
-    cli_put_option(&target, cli, "state");
-    cli_put_option(&target, cli, "before");
-    return page_show_with(cli, &page, kg_buf_terminate(&target), KG_STR_NULL);
+    return page_show(cli, &page);
 }
 
 /* -- tool -------------------------------------------------------------------------------------- */
@@ -219,20 +196,13 @@ static int say_tool_problem(const struct cli *cli, const struct kg_node *answer)
 int cli_session_tool(struct cli *cli)
 {
     struct kg_err err;
-    kg_auto(kg_buf_free) struct kg_buf params = {0}, target = {0}, body = {0};
+    static const struct cli_page page = {OF_SESSION("POST", "/tools/{2}?agent")};
+    kg_auto(kg_buf_free) struct kg_buf params = {0}, body = {0};
     kg_auto(kg_doc_cleanup) struct kg_doc *doc = NULL;
     if (cli_take_params(cli_argument(cli, 2), &params, &err) < 0)
         return print_error(&err);
-    session_put_target(&target, cli, "/tools/");
-    kg_buf_percent(&target, kg_str(cli_argument(cli, 1)));
-    cli_put_option(&target, cli, "agent");
-    const struct client_request request = {
-        .method = "POST",
-        .target = kg_buf_terminate(&target),
-        .body = kg_buf_view(&params),
-        .silence_ms = CLIENT_WAIT_FOREVER,
-    };
-    int code = cli_ask_object(cli, &request, &body, &doc);
+    const struct page_given given = {.body = kg_buf_view(&params)};
+    int code = page_ask(cli, &page, &given, &body, &doc);
     if (code != CLI_DONE)
         return code;
     bool failed = kg_node_is_true(doc->root, "blocked") || kg_node_is_true(doc->root, "is_error");
@@ -256,7 +226,7 @@ static const struct row idle_rows[] = {
     {"!hooks", .words = "no plugin of the primary wants to hear of it\n"},
     {0},
 };
-const struct cli_page session_idle = {OF_SESSION("POST", "/idle"), .rows = idle_rows};
+const struct cli_page page_session_idle = {OF_SESSION("POST", "/idle"), .rows = idle_rows};
 
 /* -- compact ----------------------------------------------------------------------------------- */
 
@@ -335,11 +305,11 @@ int cli_session_compact(struct cli *cli)
     if (keep_recent >= 0)
         kg_json_named_int(&json, "keep_recent", keep_recent);
     kg_json_end(&json, '}');
-    return page_show_with(cli, &page, NULL, kg_buf_view(&body));
+    return page_show_with(cli, &page, &(struct page_given){.body = kg_buf_view(&body)});
 }
 
 static const struct member of_agent[] = {{"agent", "--agent"}, {0}};
-const struct cli_page session_undo_compact = {
+const struct cli_page page_session_undo_compact = {
     OF_SESSION("POST", "/undo-compact"), .members = of_agent,
     .words = "the last compaction was taken back: {tokens:short} tokens\n"};
 
@@ -387,7 +357,7 @@ int cli_session_pin(struct cli *cli)
     kg_json_named_text(&json, "entry", entry);
     kg_json_named_bool(&json, "pinned", !cli_has(cli, "unpin"));
     kg_json_end(&json, '}');
-    return page_show_with(cli, &page, NULL, kg_buf_view(&body));
+    return page_show_with(cli, &page, &(struct page_given){.body = kg_buf_view(&body)});
 }
 
 int cli_session_fork(struct cli *cli)
@@ -402,7 +372,9 @@ int cli_session_fork(struct cli *cli)
     if (entry != NULL)
         kg_json_named_text(&json, "entry", entry);
     kg_json_end(&json, '}');
-    return code == CLI_DONE ? page_show_with(cli, &page, NULL, kg_buf_view(&body)) : code;
+    return code == CLI_DONE
+               ? page_show_with(cli, &page, &(struct page_given){.body = kg_buf_view(&body)})
+               : code;
 }
 
 /* -- resume, cancel, close --------------------------------------------------------------------- */
@@ -410,13 +382,13 @@ int cli_session_fork(struct cli *cli)
 #define STATE_WORDS "{id} is {state}, seat {seat}\n"
 
 static const struct member to_seat[] = {{"seat", "--seat"}, {0}};
-const struct cli_page session_resume = {OF_SESSION("POST", "/resume"), .members = to_seat,
-                                        .words = STATE_WORDS};
-const struct cli_page session_close = {OF_SESSION("DELETE", ""), .words = STATE_WORDS};
+const struct cli_page page_session_resume = {OF_SESSION("POST", "/resume"), .members = to_seat,
+                                             .words = STATE_WORDS};
+const struct cli_page page_session_close = {OF_SESSION("DELETE", ""), .words = STATE_WORDS};
 
 static const struct row cancel_rows[] = {
     {"cancelled", .words = "the turn was cancelled\n"},
     {"!cancelled", .words = "no turn runs\n"},
     {0},
 };
-const struct cli_page session_cancel = {OF_SESSION("POST", "/cancel"), .rows = cancel_rows};
+const struct cli_page page_session_cancel = {OF_SESSION("POST", "/cancel"), .rows = cancel_rows};

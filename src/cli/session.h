@@ -6,9 +6,6 @@
 
 /* "/api/v1/sessions/ID" of the first argument, and what follows. */
 void session_put_target(struct kg_buf *target, const struct cli *cli, const char *rest);
-/* Asks about it, and prints the answer; an empty body is none. */
-int session_show(const struct cli *cli, const char *method, const char *rest, struct kg_str body,
-                 cli_put *put);
 /* The project of --project, or the one around the current folder; prints why there is none. */
 int session_find_project(const struct cli *cli, char **ret_project);
 /* "drop: 12 left out, 3 kept, 1 added; 9.1k to 2.2k tokens" of what a compaction tells. */

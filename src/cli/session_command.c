@@ -46,10 +46,7 @@ int session_run_command(const struct cli *cli, struct kg_str name, struct kg_str
     kg_auto(kg_buf_free) struct kg_buf target = {0}, rest = {0}, body = {0}, answer = {0};
     struct outcome outcome = {.cli = cli};
     const struct client_stream stream = {session_command_on_line, NULL, &outcome, NULL};
-    struct kg_json_writer json = kg_json_writer(&body);
-    kg_json_begin(&json, '{');
-    kg_json_named_str(&json, "args", args.data ? args : KG_STR(""));
-    kg_json_end(&json, '}');
+    rows_put_text(&body, "args", args.data ? args : KG_STR(""));
     kg_buf_text(&rest, "/commands/");
     kg_buf_percent(&rest, name);
     session_put_target(&target, cli, kg_buf_terminate(&rest));
@@ -82,7 +79,7 @@ static bool goes_by(const struct kg_node *command, struct kg_str name)
 bool session_is_command(const struct cli *cli, struct kg_str line, struct kg_str *ret_name,
                         struct kg_str *ret_args)
 {
-    kg_auto(kg_buf_free) struct kg_buf target = {0}, body = {0};
+    kg_auto(kg_buf_free) struct kg_buf body = {0};
     kg_auto(kg_doc_cleanup) struct kg_doc *doc = NULL;
     size_t end = 1;
     if (!kg_str_starts(line, "/"))
@@ -90,9 +87,7 @@ bool session_is_command(const struct cli *cli, struct kg_str line, struct kg_str
     while (end < line.length && strchr(" \t\r\n", line.data[end]) == NULL)
         end++;
     struct kg_str name = {line.data + 1, end - 1};
-    session_put_target(&target, cli, "/commands");
-    const struct client_request request = {.method = "GET", .target = kg_buf_terminate(&target)};
-    if (name.length == 0 || cli_ask_object(cli, &request, &body, &doc) != CLI_DONE)
+    if (name.length == 0 || page_ask(cli, &page_session_commands, NULL, &body, &doc) != CLI_DONE)
         return false;
     const struct kg_node *commands = kg_node_list(doc->root, "commands");
     for (uint32_t i = 0; i < commands->count; i++)
@@ -123,5 +118,6 @@ static const struct row command_rows[] = {
     {"!commands", .words = "no script has a command for it\n"},
     {0},
 };
-const struct cli_page session_commands = {"GET", "/api/v1/sessions/{1}/commands",
-                                          .silence_ms = CLIENT_WAIT_FOREVER, .rows = command_rows};
+const struct cli_page page_session_commands = {"GET", "/api/v1/sessions/{1}/commands",
+                                               .silence_ms = CLIENT_WAIT_FOREVER,
+                                               .rows = command_rows};

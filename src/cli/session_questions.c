@@ -18,9 +18,9 @@ static const struct row question_rows[] = {
      .table = "QUESTION={id}; PLUGIN={plugin}; KIND={kind}; STATE={state}; TITLE={title}"},
     {0},
 };
-const struct cli_page session_questions = {"GET", "/api/v1/sessions/{1}/questions?all",
-                                           .silence_ms = CLIENT_WAIT_FOREVER,
-                                           .rows = question_rows};
+const struct cli_page page_session_questions = {"GET", "/api/v1/sessions/{1}/questions?all",
+                                                .silence_ms = CLIENT_WAIT_FOREVER,
+                                                .rows = question_rows};
 
 /* -- one answer -------------------------------------------------------------------------------- */
 
@@ -50,7 +50,7 @@ int cli_session_answer(struct cli *cli)
     if (accepts && cli_take_params(cli_argument(cli, 2), &content, &err) < 0)
         return print_error(&err);
     session_questions_put_answer(&body, action, accepts ? kg_buf_view(&content) : KG_STR_NULL);
-    return page_show_with(cli, &answer_page, NULL, kg_buf_view(&body));
+    return page_show_with(cli, &answer_page, &(struct page_given){.body = kg_buf_view(&body)});
 }
 
 /* -- in place ---------------------------------------------------------------------------------- */

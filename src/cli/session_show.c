@@ -315,11 +315,10 @@ static const struct row session_rows[] = {
 
 int cli_session_show(struct cli *cli)
 {
-    kg_auto(kg_buf_free) struct kg_buf target = {0}, body = {0}, out = {0};
+    static const struct cli_page page = {"GET", "/api/v1/sessions/{1}"};
+    kg_auto(kg_buf_free) struct kg_buf body = {0}, out = {0};
     kg_auto(kg_doc_cleanup) struct kg_doc *doc = NULL;
-    session_put_target(&target, cli, "");
-    const struct client_request request = {.method = "GET", .target = kg_buf_terminate(&target)};
-    int code = cli_ask_object(cli, &request, &body, &doc);
+    int code = page_ask(cli, &page, NULL, &body, &doc);
     if (code != CLI_DONE)
         return code;
     if (!cli->json)
@@ -338,50 +337,34 @@ int cli_session_show(struct cli *cli)
 
 /* -- context ----------------------------------------------------------------------------------- */
 
-static void put_summary(struct kg_buf *out, const struct kg_node *context)
+static void put_prompt(struct kg_buf *out, const struct cli *cli, const struct kg_node *context)
 {
-    bool has_model = cli_text(context, "model").length > 0;
-    const struct kg_node *system = kg_node_get(context, "system");
-    print_words(out, context,
-                has_model ? "{agent_path}, model {model}: about " : "{agent_path}: about ");
-    print_words(out, context, "{tokens:short} of {window_tokens:short} tokens\n");
-    if (system == NULL || system->type != KG_STRING)
-        return;
-    kg_buf_text(out, "prompt\n");
-    session_show_put_paragraph(out, system->text);
+    (void)cli;
+    session_show_put_paragraph(out, cli_text(context, "system"));
 }
 
-static void session_show_put_tools(struct kg_buf *out, const struct kg_node *tools)
-{
-    if (tools == NULL || tools->type != KG_ARRAY)
-        return;
-    kg_buf_text(out, "tools\n");
-    for (uint32_t i = 0; i < tools->count; i++) {
-        kg_buf_text(out, INDENT);
-        print_value(out, &tools->items[i]);
-        kg_buf_char(out, '\n');
-    }
-}
-
-static void session_show_put_context(struct kg_buf *out, const struct cli *cli,
-                                     const struct kg_node *context)
+static void put_messages(struct kg_buf *out, const struct cli *cli, const struct kg_node *context)
 {
     const struct kg_node *messages = kg_node_list(context, "messages");
     (void)cli;
-    put_summary(out, context);
     for (uint32_t i = 0; i < messages->count; i++) {
         kg_auto(kg_buf_free) struct kg_buf head = {0};
         const struct origin origin = {.agent = cli_text(context, "agent_path")};
         session_show_put_entry(out, &head, &messages->items[i], origin);
     }
-    session_show_put_tools(out, kg_node_get(context, "tools"));
 }
 
-int cli_session_context(struct cli *cli)
-{
-    kg_auto(kg_buf_free) struct kg_buf rest = {0};
-    kg_buf_text(&rest, "/context");
-    cli_put_option(&rest, cli, "agent");
-    cli_put_option(&rest, cli, "tools");
-    return session_show(cli, "GET", kg_buf_terminate(&rest), KG_STR_NULL, session_show_put_context);
-}
+static const struct row context_rows[] = {
+    {.words = "{agent_path}"},
+    {"model", .words = ", model {model}"},
+    {.words = ": about {tokens:short} of {window_tokens:short} tokens\n"},
+    {"system", .words = "prompt\n"},
+    {"system", .put = put_prompt},
+    {.put = put_messages},
+    {"tools", .words = "tools\n"},
+    {.each = "tools", .words = INDENT "{.:json}\n"},
+    {0},
+};
+const struct cli_page page_session_context = {"GET", "/api/v1/sessions/{1}/context?agent&tools",
+                                              .silence_ms = CLIENT_WAIT_FOREVER,
+                                              .rows = context_rows};

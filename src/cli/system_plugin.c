@@ -26,7 +26,8 @@ static const struct row list_rows[] = {
     {.each = "system_plugins", .rows = problem_rows},
     {0},
 };
-const struct cli_page system_plugin_list = {"GET", "/api/v1/system-plugins", .rows = list_rows};
+const struct cli_page page_system_plugin_list = {"GET", "/api/v1/system-plugins",
+                                                 .rows = list_rows};
 
 static const struct row status_rows[] = {
     {.words = "{name} is {state}\n"},
@@ -44,5 +45,5 @@ static const struct row status_rows[] = {
     {"left_in", "before", "the daemon ended while it was in: {left_in}"},
     {0},
 };
-const struct cli_page system_plugin_status = {"GET", "/api/v1/system-plugins/{1}",
-                                              .rows = status_rows, .columns = 10};
+const struct cli_page page_system_plugin_status = {"GET", "/api/v1/system-plugins/{1}",
+                                                   .rows = status_rows, .columns = 10};

@@ -104,14 +104,14 @@ class Models(FlowTest):
             code, out, err = self.daemon.cli("org", *words, **({"input": text} if text is not None else {}))
             self.assertEqual((code, err), (0, ""), out)
             return out
-        self.assertIn("model quick is there", run("add-model", "acme", "quick", "fast"))
+        self.assertIn("added model quick", run("add-model", "acme", "quick", "fast"))
         made = run("add-model", "acme", "paid", "big", "--provider", "openai", "--base-url",
                    "https://models.example.com/v1", "--key", text=KEY + "\n")
         listed = run("models", "acme")
         self.assertIn("***MASKED***", listed)
         self.assertNotIn(KEY, listed)
         which = made.split()[-1]
-        self.assertIn("model better is there", run("change-model", "acme", which, "--name", "better"))
+        self.assertIn("model better is changed", run("change-model", "acme", which, "--name", "better"))
         self.assertIn("model better is removed", run("remove-model", "acme", which))
         self.assertEqual(self.daemon.cli("org", "remove-model", "acme", which)[0], 4)
 

@@ -287,7 +287,7 @@ class Commands(PackageTest):
         self.assertEqual(code, 1)
         self.assertIn("is not newer than 1.0.0", err)
         self.assertEqual(self.daemon.cli("catalog", "versions", "example.shop.none", "--org", "shop")[0], 4)
-        self.assertIn("not a member", self.run_well("org", "remove-member", "shop", "ann"))
+        self.assertIn("no longer a member", self.run_well("org", "remove-member", "shop", "ann"))
         self.assertIn("inactive", self.run_well("org", "deactivate", "shop"))
         self.assertIn("is active", self.run_well("org", "activate", "shop"))
         self.assertIn("is deleted", self.run_well("org", "delete", "shop"))

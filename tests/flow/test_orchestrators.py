@@ -348,8 +348,9 @@ class Commands(OrchestratorTest):
     def test_an_orchestrator_by_the_commands(self):
         self.parcels()
         org = ("--org", "acme")
-        self.assertIn("is there", self.run_well("orchestrator", "create", "by-hand", "example.acme.parcels", *org,
-                                                "--model", "nothing", "--whoami", "You are made by hand."))
+        made = self.run_well("orchestrator", "create", "by-hand", "example.acme.parcels", *org,
+                             "--model", "nothing", "--whoami", "You are made by hand.")
+        self.assertIn("created by-hand", made)
         self.assertIn("not loaded", self.run_well("orchestrator", "list", *org))
         code, _, err = self.daemon.cli("orchestrator", "load", "by-hand", *org)
         self.assertEqual(code, 6)

@@ -440,7 +440,7 @@ static void advice_carries_the_home_that_was_given(void **state)
 
 static void put_status(struct kg_buf *out, const struct kg_node *plugin)
 {
-    rows_put(out, &(struct cli){0}, plugin, plugin_status.rows, plugin_status.columns);
+    rows_put(out, &(struct cli){0}, plugin, page_plugin_status.rows, page_plugin_status.columns);
 }
 
 /* Each row is one of the words that rows.h tells of. */
