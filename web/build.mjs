@@ -17,29 +17,45 @@ function put(name, bytes) {
 const zip = (content) => gzipSync(content, { level: 9 });
 
 mkdirSync(folder, { recursive: true });
-const made = await build({
-  entryPoints: { page: "src/main.tsx" },
+const options = {
   bundle: true,
   minify: true,
   write: false,
+  metafile: true,
   outdir: folder,
-  format: "esm",
-  splitting: true,
   entryNames: "[name]-[hash]",
   chunkNames: "[name]-[hash]",
   target: ["chrome110", "firefox115", "safari16.4"],
-  jsx: "automatic",
-  jsxImportSource: "preact",
   legalComments: "none",
   logLevel: "warning",
+};
+const first = await build({ ...options, entryPoints: { first: "src/first.ts" }, format: "iife" });
+const made = await build({
+  ...options,
+  entryPoints: { page: "src/main.tsx" },
+  format: "esm",
+  splitting: true,
+  jsx: "automatic",
+  jsxImportSource: "preact",
 });
+
+// What the page imports is wanted with it; what it may import later is fetched when there is nothing else to do.
+const outputs = new Map(Object.entries(made.metafile.outputs).map(([path, output]) => [basename(path), output]));
+const needed = new Set();
+function need(name) {
+  if (needed.has(name)) return;
+  needed.add(name);
+  for (const one of outputs.get(name).imports) if (one.kind === "import-statement") need(basename(one.path));
+}
+need([...outputs].find(([, output]) => output.entryPoint === "src/main.tsx")[0]);
+
 let html = readFileSync("index.html", "utf8");
-for (const file of made.outputFiles) {
+for (const file of [...first.outputFiles, ...made.outputFiles]) {
   const name = basename(file.path); // NAME-HASH.EXTENSION
   put(`${name}.gz`, zip(file.contents));
   const plain = `/page/${name.replace(/-[^-]*\./, ".")}`;
-  if (!html.includes(plain)) throw new Error(`index.html does not name ${plain}`);
-  html = html.replace(plain, `/page/${name}`);
+  if (html.includes(plain)) html = html.replace(plain, `/page/${name}`);
+  else html = html.replace("</head>", `<link rel="${needed.has(name) ? "modulepreload" : "prefetch"}" href="/page/${name}">\n</head>`);
 }
 const icon = readFileSync("icon.svg");
 const iconName = `icon-${createHash("sha256").update(icon).digest("hex").slice(0, 8)}.svg`;

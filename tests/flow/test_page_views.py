@@ -744,7 +744,7 @@ if LONG:
             self.browser.wait("textarea[placeholder*='/ lists commands']")
             self.browser.fill("textarea", "/sp")
             self.browser.click(".suggestions >> text=/speak")
-            self.assertEqual(self.browser.evaluate("document.querySelector('.composer textarea').value"), "/speak ")
+            wait_for(lambda: self.browser.evaluate("document.querySelector('.composer textarea').value") == "/speak ", "it to be taken")
             self.browser.fill("textarea", "/speak <b>softly</b>")
             self.browser.press("Enter")
             self.see("<b>softly</b>", ".injected")

@@ -48,6 +48,17 @@ async function errorOf(answer: Response): Promise<ApiError> {
 const silence = (): ApiError => new ApiError("the daemon does not answer", 0, "", "it may have been stopped; kaged status says so");
 const proof = (): Record<string, string> => (session.value?.csrf ? { "X-Kaged-CSRF": session.value.csrf } : {});
 
+declare global {
+  interface Window {
+    asked?: Map<string, Promise<Response>>; // by first.ts
+  }
+}
+function takeAsked(method: string, url: string): Promise<Response> | undefined {
+  const answer = method === "GET" ? window.asked?.get(url) : undefined;
+  if (answer) window.asked!.delete(url);
+  return answer;
+}
+
 // The answer as it comes; one that is an error is thrown.
 export async function send<O extends Operation>(operation: O, request: Request<O> = {}): Promise<Response> {
   const [method, template] = operation.split(" ");
@@ -55,12 +66,13 @@ export async function send<O extends Operation>(operation: O, request: Request<O
   if (request.body !== undefined) headers["Content-Type"] = "application/json";
   let answer: Response;
   try {
-    answer = await fetch(urlOf(template, request.path ?? {}, request.query ?? {}), {
+    const url = urlOf(template, request.path ?? {}, request.query ?? {});
+    answer = await (takeAsked(method, url) ?? fetch(url, {
       method,
       headers,
       body: request.body === undefined ? undefined : JSON.stringify(request.body),
       signal: request.signal,
-    });
+    }));
   } catch (error) {
     if (request.signal?.aborted) throw error;
     throw silence();

@@ -1,7 +1,6 @@
 // Lines over the last minutes.
 import { useEffect, useRef } from "preact/hooks";
 import type uPlot from "uplot";
-import "uplot/dist/uPlot.min.css";
 import { hour } from "./words";
 
 const HEIGHT = 132;

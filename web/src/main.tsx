@@ -6,44 +6,46 @@ import { enter, may, type Schemas, session } from "./api";
 import { connect, link } from "./live";
 import { Questions } from "./questions";
 import "./style.css";
+import "uplot/dist/uPlot.min.css";
 import { Badge, Command, Dialogs, noteError, Notes, Problem } from "./ui";
-import { Access } from "./views/access";
-import { Add } from "./views/add";
-import { Audit } from "./views/audit";
-import { Catalog, PackageView, SYSTEM } from "./views/catalog";
-import { Connect } from "./views/connect";
-import { Consents, ConsentView } from "./views/consents";
-import { DaemonView } from "./views/daemon";
-import { Orchestrators, OrchestratorView } from "./views/orchestrators";
-import { Orgs, OrgView } from "./views/orgs";
 import { Overview } from "./views/overview";
-import { Plugin } from "./views/plugin";
-import { Projects, ProjectView } from "./views/projects";
-import { SessionView } from "./views/session";
-import { Sessions } from "./views/sessions";
+
+type Others = typeof import("./views/others");
 
 interface View {
   path: string; // the first word behind the #/
   name: string; // in the navigation; "": not there
   scope: Schemas["Scope"];
   depth?: number; // how many words of the place are another place; 2
-  show: (rest: string[]) => ComponentChild;
+  show?: (rest: string[], others: Others) => ComponentChild; // none: it is the overview, which is part of this file
 }
 const views: View[] = [
-  { path: "", name: "Overview", scope: "plugins:read", show: () => <Overview /> },
-  { path: "plugins", name: "", scope: "plugins:read", show: ([name = "", part = "now"]) => <Plugin key={name} name={name} part={part} /> },
-  { path: "consents", name: "Consents", scope: "plugins:read", show: ([id]) => (id ? <ConsentView key={id} id={id} /> : <Consents />) },
-  { path: "projects", name: "Projects", scope: "projects:read", show: ([id, part = "", agent = ""]) => (id ? <ProjectView key={id} id={id} part={part} agent={agent} /> : <Projects />) },
-  { path: "sessions", name: "Sessions", scope: "sessions:read", show: ([id]) => (id ? <SessionView key={id} id={id} /> : <Sessions />) },
-  { path: "audit", name: "Audit", scope: "audit:read", show: () => <Audit /> },
-  { path: "add", name: "Add", scope: "plugins:write", show: () => <Add /> },
-  { path: "connect", name: "Connect", scope: "plugins:read", show: ([way = ""]) => <Connect chosen={way} /> },
-  { path: "orgs", name: "Orgs", scope: "admin", show: ([id]) => (id ? <OrgView key={id} id={id} /> : <Orgs />) },
-  { path: "catalog", name: "Catalog", scope: "admin", depth: 3, show: ([place = SYSTEM, pid]) => (pid ? <PackageView key={`${place}/${pid}`} place={place} pid={pid} /> : <Catalog key={place} place={place} />) },
-  { path: "orchestrators", name: "Orchestrators", scope: "admin", depth: 3, show: ([org = "", id]) => (id ? <OrchestratorView key={id} org={org} id={id} /> : <Orchestrators key={org} org={org} />) },
-  { path: "access", name: "Access", scope: "admin", show: () => <Access /> },
-  { path: "daemon", name: "Daemon", scope: "plugins:read", show: () => <DaemonView /> },
+  { path: "", name: "Overview", scope: "plugins:read" },
+  { path: "plugins", name: "", scope: "plugins:read", show: ([name = "", part = "now"], { Plugin }) => <Plugin key={name} name={name} part={part} /> },
+  { path: "consents", name: "Consents", scope: "plugins:read", show: ([id], { Consents, ConsentView }) => (id ? <ConsentView key={id} id={id} /> : <Consents />) },
+  { path: "projects", name: "Projects", scope: "projects:read", show: ([id, part = "", agent = ""], { Projects, ProjectView }) => (id ? <ProjectView key={id} id={id} part={part} agent={agent} /> : <Projects />) },
+  { path: "sessions", name: "Sessions", scope: "sessions:read", show: ([id], { Sessions, SessionView }) => (id ? <SessionView key={id} id={id} /> : <Sessions />) },
+  { path: "audit", name: "Audit", scope: "audit:read", show: (_, { Audit }) => <Audit /> },
+  { path: "add", name: "Add", scope: "plugins:write", show: (_, { Add }) => <Add /> },
+  { path: "connect", name: "Connect", scope: "plugins:read", show: ([way = ""], { Connect }) => <Connect chosen={way} /> },
+  { path: "orgs", name: "Orgs", scope: "admin", show: ([id], { Orgs, OrgView }) => (id ? <OrgView key={id} id={id} /> : <Orgs />) },
+  { path: "catalog", name: "Catalog", scope: "admin", depth: 3, show: ([place, pid], { Catalog, PackageView, SYSTEM }) => (pid ? <PackageView key={`${place}/${pid}`} place={place} pid={pid} /> : <Catalog key={place ?? SYSTEM} place={place ?? SYSTEM} />) },
+  { path: "orchestrators", name: "Orchestrators", scope: "admin", depth: 3, show: ([org = "", id], { Orchestrators, OrchestratorView }) => (id ? <OrchestratorView key={id} org={org} id={id} /> : <Orchestrators key={org} org={org} />) },
+  { path: "access", name: "Access", scope: "admin", show: (_, { Access }) => <Access /> },
+  { path: "daemon", name: "Daemon", scope: "plugins:read", show: (_, { DaemonView }) => <DaemonView /> },
 ];
+
+// The first view does not wait for the others. They are here soon after it, so that no click waits for them, and so
+// that a page that stays open has what it needs when the daemon is another.
+const OTHERS_MS = 400;
+const others = signal<Others | null>(null);
+async function loadOthers(): Promise<void> {
+  try {
+    others.value = await import("./views/others");
+  } catch {
+    noteError(new Error("a part of this page could not be loaded; it may be one of an older daemon: reload it"));
+  }
+}
 
 const place = signal<string[]>([]);
 function readPlace(): void {
@@ -89,11 +91,16 @@ function Frame() {
       <Questions place={place.value} />
       <main id="main" tabIndex={-1}>
         <Guard key={here}>
-          {!view ? <p>There is nothing here. <a href="#/">Back to the overview</a></p> : may(view.scope) ? view.show(rest) : session.value === undefined ? <p class="faint">Loading…</p> : <p>This needs the scope <code>{view.scope}</code>, which this session does not have.</p>}
+          {!view ? <p>There is nothing here. <a href="#/">Back to the overview</a></p> : may(view.scope) ? <Shows view={view} rest={rest} /> : session.value === undefined ? <p class="faint">Loading…</p> : <p>This needs the scope <code>{view.scope}</code>, which this session does not have.</p>}
         </Guard>
       </main>
     </>
   );
+}
+
+function Shows({ view, rest }: { view: View; rest: string[] }) {
+  if (!view.show) return <Overview />;
+  return others.value ? <>{view.show(rest, others.value)}</> : <p class="faint">Loading…</p>;
 }
 
 // A view that fails leaves the others alone.
@@ -147,4 +154,5 @@ if (window.top === window.self) {
   readPlace();
   render(<Page />, document.getElementById("page")!);
   void begin();
+  setTimeout(loadOthers, place.value[0] === "" ? OTHERS_MS : 0);
 }
