@@ -352,6 +352,11 @@ void gate_cage_tell_later(struct gate_cage *cage)
     cage->tells_later = true;
 }
 
+void gate_cage_is_ours(struct gate_cage *cage)
+{
+    cage->is_ours = true;
+}
+
 void gate_cage_take(struct gate_cage *cage, uint32_t index, int fd)
 {
     gate_post(cage->gate, do_take, (struct command){.cage = cage, .index = index, .fd = fd});

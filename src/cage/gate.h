@@ -71,6 +71,11 @@ struct gate_cage *gate_cage_new(struct gate *gate, const struct cage_plan *plan,
  * say that nothing can be told. Before the first socket.
  */
 void gate_cage_tell_later(struct gate_cage *cage);
+/*
+ * It is a program of ours: how often it connects is for who asks it to bound, and not for
+ * connections_per_sec. There is a bound all the same. Before the first socket.
+ */
+void gate_cage_is_ours(struct gate_cage *cage);
 /* What on_socket of the child brought; taken over. */
 void gate_cage_take(struct gate_cage *cage, uint32_t index, int fd);
 /* Whether a host and port that was asked about is given; what waits for it goes on. */

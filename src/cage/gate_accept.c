@@ -15,6 +15,7 @@
 #define ORIGINAL_TARGET_6 80 /* IP6T_SO_ORIGINAL_DST; its header clashes with netinet/in.h */
 #define ACCEPTS_PER_TURN  16
 #define PAUSE_MS          100
+#define OURS_PER_SEC      5000 /* connections of a program of ours: it does not spin */
 
 static bool original_target(int fd, bool is_v6, union gate_address *ret_address)
 {
@@ -84,6 +85,7 @@ static void gate_accept_find_target(const struct gate_socket *socket, int fd,
 static void gate_accept_check_limits(struct gate_cage *cage, struct gate_target *target)
 {
     const struct gate_limits *limits = &cage->gate->limits;
+    uint32_t per_sec = cage->is_ours ? OURS_PER_SEC : limits->connections_per_sec;
     if (target->denied != NULL)
         return;
     if (gate_hearing(cage) == GATE_HEARS_NOTHING)
@@ -93,7 +95,7 @@ static void gate_accept_check_limits(struct gate_cage *cage, struct gate_target 
     else if (cage->gate->connection_count >= cage->gate->connections_max)
         target->denied = "there are too many connections of all plugins: the daemon may open too "
                          "few files";
-    else if (!kg_rate_pass(&cage->accepted, limits->connections_per_sec, kg_monotonic_ms(), NULL))
+    else if (!kg_rate_pass(&cage->accepted, per_sec, kg_monotonic_ms(), NULL))
         target->denied = "the plugin makes too many connections a second: "
                          "limits.net_connections_per_sec";
     else if (gate_mailbox_is_full(cage->mailbox))

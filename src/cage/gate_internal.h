@@ -240,6 +240,7 @@ struct gate_cage {
     bool any;
     bool asks;        /* about what is not declared, see gate_ask.c */
     bool tells_later; /* it is not asked whether somebody hears */
+    bool is_ours;     /* connections_per_sec is for others */
     /* The relay's from here on. */
     struct gate_socket *sockets;
     bool paused;              /* no accepting for a moment */

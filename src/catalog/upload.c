@@ -4,8 +4,8 @@
  * version is newer than all before it.
  *
  *   pieces -> a file -> its magic -> kaged-unpack in a cage -> the rules of trees -> discovery in a
- *   cage -> pid and domain -> the tree beside its place -> could there be a row? -> the object ->
- *   row and tree -> answer
+ *   cage (-> what it lacks, from an index -> a file with that, from its magic on) -> pid and domain
+ * -> the tree beside its place -> could there be a row? -> the object -> row and tree -> answer
  *
  * Each arrow may be the last one: upload_fail says why, and upload_clean leaves nothing behind.
  */
@@ -41,10 +41,13 @@ struct catalog_upload {
     struct store_fetch *fetch;
     struct store_fetched *fetched; /* owned */
     struct package_discovery *discovery;
-    struct kg_doc *package; /* owned: what it is */
-    char *tree;             /* owned: a copy of it, beside its place; NULL: none */
-    char *domain;           /* owned: the org's, or NULL */
-    int64_t quota;          /* pids that the org may have; -1: no bound */
+    struct package_wheels *wheels;
+    char **missing, **added; /* owned: what it lacks, and what was taken for that; NULL: nothing */
+    char *completed;         /* owned: the folder of the file that has it; NULL: none */
+    struct kg_doc *package;  /* owned: what it is */
+    char *tree;              /* owned: a copy of it, beside its place; NULL: none */
+    char *domain;            /* owned: the org's, or NULL */
+    int64_t quota;           /* pids that the org may have; -1: no bound */
     char id[CATALOG_ID_TEXT];
     char **dropped; /* owned: keys of the org's settings that do not fit it */
     struct kg_buf card, document;
@@ -87,6 +90,8 @@ static void run_clean(struct loop_job *job)
         unlink(upload->file);
     if (upload->tree != NULL && access(upload->tree, F_OK) == 0)
         tree_remove(AT_FDCWD, upload->tree, NULL);
+    if (upload->completed != NULL && access(upload->completed, F_OK) == 0)
+        tree_remove(AT_FDCWD, upload->completed, NULL);
     store_fetched_free(kg_steal(&upload->fetched));
 }
 
@@ -113,6 +118,9 @@ static void upload_op_clean(struct catalog_op *op)
     kg_buf_free(&upload->document);
     kg_doc_free(upload->package);
     kg_list_free(upload->dropped);
+    kg_list_free(upload->missing);
+    kg_list_free(upload->added);
+    free(upload->completed);
     free(upload->file);
     free(upload->name);
     free(upload->tree);
@@ -244,6 +252,10 @@ static void upload_put_warnings(struct kg_json_writer *json, const struct catalo
     kg_json_named_begin(json, "warnings", '[');
     for (uint32_t i = 0; i < warnings->count; i++)
         kg_json_node(json, &warnings->items[i]);
+    for (char *const *wheel = upload->added; wheel != NULL && *wheel != NULL; wheel++) {
+        kg_auto(kg_free) char *words = kg_format("%s was taken from the index", *wheel);
+        kg_json_text(json, words);
+    }
     for (char *const *key = upload->dropped; *key != NULL; key++) {
         kg_auto(kg_free) char *words = kg_format(
             "setting %s: the value that the org has set does not fit this version, and is not used",
@@ -385,14 +397,127 @@ static int check_pid(const struct catalog_upload *upload, struct kg_str pid, str
     return 0;
 }
 
+/* -- what it lacks ----------------------------------------------------------------------------- */
+
+static void upload_run_check(struct loop_job *job);
+static void upload_unpack(struct catalog_upload *upload);
+
+static struct package_place upload_place(const struct catalog *catalog, struct gate *gate_or_null)
+{
+    return (struct package_place){
+        .helper = {.loop = catalog->loop, .spawner = catalog->spawner, .gate = gate_or_null},
+        .facts = catalog->facts,
+        .config = host_config(catalog->host),
+        .worker = catalog->worker,
+    };
+}
+
+/* The file with wheels takes the place of what was uploaded. */
+static void run_take_completed(struct loop_job *job)
+{
+    struct catalog_upload *upload = KG_CONTAINER(job, struct catalog_upload, job);
+    kg_auto(kg_free) char *path = kg_path_join(upload->completed, "package.zip");
+    kg_auto(kg_close) int from = open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
+    struct stat status;
+    if (from < 0 || fstat(from, &status) < 0 || !S_ISREG(status.st_mode) ||
+        (uint64_t)status.st_size > upload->bytes_max) {
+        kg_fail(&upload->job_err, KG_E_INVALID_SOURCE, "its wheels could not be put into it");
+        return;
+    }
+    store_fetched_free(kg_steal(&upload->fetched));
+    kg_close(&upload->fd);
+    unlink(upload->file);
+    int result = kg_copy_fd(from, upload->file, 0600);
+    upload->fd = result < 0 ? result : open(upload->file, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+    upload->bytes = (uint64_t)status.st_size;
+    if (upload->fd < 0)
+        kg_fail_errno(&upload->job_err, result < 0 ? -result : errno, "copy a package");
+}
+
+static void upload_on_completed(struct catalog_upload *upload)
+{
+    if (upload->err.code != KG_OK)
+        upload_end(upload);
+    else
+        upload_run(upload, upload_run_check, upload_unpack);
+}
+
+static void upload_on_wheels(void *data, char *const *added, const struct kg_err *err_or_null)
+{
+    struct catalog_upload *upload = data;
+    upload->wheels = NULL;
+    if (err_or_null != NULL) {
+        upload_fail(upload, err_or_null);
+        return;
+    }
+    upload->added = kg_list_copy((const char *const *)added);
+    upload_run(upload, run_take_completed, upload_on_completed);
+}
+
+static void upload_on_network(void *data, const struct gate_event *event)
+{
+    const struct catalog_upload *upload = data;
+    struct host *host = upload->op.catalog->host;
+    audit_emit(host_audit(host), AUDIT_STORE_FETCH_CONNECTION, kg_str(upload->op.asker.request_id),
+               AUDIT_V_TEXT(host_config(host)->catalog_runtimes_python_index),
+               AUDIT_V_TEXT(gate_outcomes[event->kind]), AUDIT_V_TEXT(event->host),
+               AUDIT_V_INT(event->port), AUDIT_V_TEXT(event->address), AUDIT_V_TEXT(event->reason),
+               AUDIT_V_INT((int64_t)event->bytes_in));
+}
+
+static void upload_fetch_wheels(struct catalog_upload *upload)
+{
+    static const struct package_wheels_ops ops = {.on_done = upload_on_wheels,
+                                                  .on_network = upload_on_network};
+    struct kg_err err = {0};
+    struct catalog *catalog = upload->op.catalog;
+    const struct package_place place = upload_place(catalog, host_gate(catalog->host));
+    const struct package_wheels_want want = {
+        .file = upload->file,
+        .folder = upload->completed,
+        .bytes_max = upload->bytes_max,
+        .missing = upload->missing,
+    };
+    if (catalog->stopping && upload->err.code == KG_OK)
+        kg_fail(&upload->err, KG_E_STOPPING, "the daemon is stopping");
+    if (upload->err.code != KG_OK) {
+        upload_end(upload);
+        return;
+    }
+    upload->wheels = package_wheels_fetch(&place, &want, &ops, upload, &err);
+    if (upload->wheels == NULL)
+        upload_fail(upload, &err);
+}
+
+static void run_make_completed(struct loop_job *job)
+{
+    struct catalog_upload *upload = KG_CONTAINER(job, struct catalog_upload, job);
+    (void)kg_make_dirs(upload->completed, 0700, &upload->job_err);
+}
+
+/* Whether what it lacks is looked for: once, and where there is an index. */
+static bool upload_completes(struct catalog_upload *upload, char *const *missing)
+{
+    const struct catalog *catalog = upload->op.catalog;
+    if (missing[0] == NULL || upload->missing != NULL ||
+        !package_has_index(host_config(catalog->host)))
+        return false;
+    upload->missing = kg_list_copy((const char *const *)missing);
+    upload->completed = kg_format("%s/%s", catalog->incoming, kg_id_new("whl_").text);
+    upload_run(upload, run_make_completed, upload_fetch_wheels);
+    return true;
+}
+
 /* -- what it is -------------------------------------------------------------------------------- */
 
 static void upload_on_discovered(void *data, const struct kg_node *package_or_null,
-                                 const struct kg_err *err_or_null)
+                                 char *const *missing, const struct kg_err *err_or_null)
 {
     struct catalog_upload *upload = data;
     struct kg_err err = {0};
     upload->discovery = NULL;
+    if (err_or_null != NULL && upload_completes(upload, missing))
+        return;
     if (err_or_null != NULL) {
         upload_fail(upload, err_or_null);
         return;
@@ -447,12 +572,7 @@ static void upload_on_fetched(void *data, struct store_fetched *fetched,
         upload_fail(upload, err_or_null ? err_or_null : &err);
         return;
     }
-    const struct package_place place = {
-        .helper = {.loop = catalog->loop, .spawner = catalog->spawner, .gate = NULL},
-        .facts = catalog->facts,
-        .config = host_config(catalog->host),
-        .worker = catalog->worker,
-    };
+    const struct package_place place = upload_place(catalog, NULL);
     kg_auto(kg_free) char *folder = kg_format("%s/tree", fetched->quarantine->path);
     upload->discovery = package_discover(&place, folder, upload_on_discovered, upload);
 }
@@ -600,11 +720,13 @@ void catalog_stop(struct catalog *catalog)
     catalog_trees_stop(catalog);
     for (struct catalog_upload *upload = catalog->uploads, *next; upload != NULL; upload = next) {
         next = upload->next;
-        bool waits = upload->fetch != NULL || upload->discovery != NULL;
+        bool waits = upload->fetch != NULL || upload->discovery != NULL || upload->wheels != NULL;
         if (upload->fetch != NULL)
             store_fetch_cancel(kg_steal(&upload->fetch));
         if (upload->discovery != NULL)
             package_discovery_cancel(kg_steal(&upload->discovery));
+        if (upload->wheels != NULL)
+            package_wheels_cancel(kg_steal(&upload->wheels));
         if (waits) {
             kg_fail(&upload->err, KG_E_STOPPING, "the daemon is stopping");
             upload_end(upload);

@@ -199,6 +199,8 @@ struct helper_child *helper_child_new(const struct helper_place *place,
     }
     if (place->gate != NULL && cage_plan_has_network(plan))
         child->network = gate_cage_new(place->gate, plan, child_on_network, child);
+    if (child->network != NULL)
+        gate_cage_is_ours(child->network);
     if (child->network != NULL && place->tells_later)
         gate_cage_tell_later(child->network);
     return child;

@@ -215,9 +215,11 @@ static void models_on_put_out(struct loop_task *task)
 {
     struct models *models = KG_CONTAINER(task, struct models, tell_out);
     while (models->out != NULL) {
+        struct models_call *call = models->out;
         struct kg_err err = {0};
-        fail_full(models->out->provider, &err);
-        models_call_fail(models->out, MODEL_UNAVAILABLE, &err);
+        models->out = call->next;
+        fail_full(call->provider, &err);
+        models_call_fail(call, MODEL_UNAVAILABLE, &err);
     }
 }
 

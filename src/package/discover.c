@@ -17,6 +17,8 @@
 #define PROCESSES_MAX 32
 #define TMP_BYTES     ((size_t)16 << 20)
 #define LAST_WORDS    300
+#define MISSING_MAX   20
+#define MISSING_BYTES 200
 
 enum package_kind { PACKAGE_PYTHON, PACKAGE_KAGED, PACKAGE_BUNDLE };
 
@@ -29,6 +31,7 @@ struct package_discovery {
     struct kg_err no_runtime;       /* why there is none; KG_OK: there is */
     uint64_t timeout_ms;
     struct kg_buf json; /* of one that has a manifest */
+    char **missing;     /* owned */
     struct kg_err err;
     struct helper_run *run; /* NULL: there is none any more */
     bool cancelled;
@@ -41,6 +44,7 @@ static void discovery_free(struct package_discovery *discovery)
     free(discovery->folder);
     package_runtime_free(&discovery->runtime);
     kg_buf_free(&discovery->json);
+    kg_list_free(discovery->missing);
     free(discovery);
 }
 
@@ -61,7 +65,8 @@ static void discovery_tell(struct package_discovery *discovery)
             kg_doc_free(kg_steal(&doc));
     }
     if (!discovery->cancelled)
-        discovery->on_done(discovery->data, doc ? doc->root : NULL, doc ? NULL : err);
+        discovery->on_done(discovery->data, doc ? doc->root : NULL, discovery->missing,
+                           doc ? NULL : err);
     discovery_free(discovery);
 }
 
@@ -138,6 +143,19 @@ static void discover_put_kind(const struct kg_node *package, struct kg_buf *ret_
     kg_json_end(&json, '}');
 }
 
+/* Names that can be passed on: no option, and no line of its own. */
+static void discovery_take_missing(struct package_discovery *discovery, const struct kg_node *error)
+{
+    const struct kg_node *missing = kg_node_list(error, "missing");
+    for (uint32_t i = 0; i < missing->count && i < MISSING_MAX; i++) {
+        struct kg_str text = missing->items[i].text;
+        if (missing->items[i].type == KG_STRING && text.length > 0 &&
+            text.length <= MISSING_BYTES && kg_is_letter_or_digit(text.data[0]) &&
+            memchr(text.data, '\0', text.length) == NULL)
+            kg_list_add(&discovery->missing, kg_str_dup(text));
+    }
+}
+
 static int take_document(struct package_discovery *discovery, struct kg_str said)
 {
     struct kg_err *err = &discovery->err, why;
@@ -145,8 +163,10 @@ static int take_document(struct package_discovery *discovery, struct kg_str said
     const struct kg_node *root = doc ? doc->root : NULL;
     const struct kg_node *error = root ? kg_node_typed(root, "error", KG_OBJECT) : NULL;
     const struct kg_node *package = root ? kg_node_typed(root, "package", KG_OBJECT) : NULL;
-    if (error != NULL)
+    if (error != NULL) {
+        discovery_take_missing(discovery, error);
         return say_refused(error, err);
+    }
     if (package == NULL)
         return discovery_fault(err,
                                "what it says of itself is not the document that was asked for");
@@ -262,6 +282,7 @@ struct package_discovery *package_discover(const struct package_place *place, co
     discovery->job.done = discover_on_looked;
     discovery->place = *place;
     discovery->folder = kg_strdup(folder);
+    discovery->missing = kg_list_new(0);
     discovery->on_done = on_done;
     discovery->data = data;
     discovery->timeout_ms = (uint64_t)place->config->limits_discover_ms;

@@ -30,6 +30,8 @@ void package_runtime_free(struct package_runtime *runtime); /* also for kg_auto 
 /* The words that the runner is started with; a version is that of a process. Owned. */
 char **package_command(const struct package_runtime *runtime, const char *version_or_null);
 extern const char *const package_environment[]; /* NULL-ended */
+/* The words that any mode of it begins with. Owned. */
+char **package_runner_command(const char *mode);
 /* How to get one, as a hint of err. */
 int package_runtime_hint(struct kg_err *err);
 
@@ -44,10 +46,10 @@ struct package_place {
 /*
  * Once, never before package_discover returns. The package has the form of package-v1.json, and
  * dies with the callback. KG_E_INVALID_SOURCE: it is the package's fault, in a sentence for its
- * author.
+ * author; missing: dependencies that would help, NULL-ended, maybe none.
  */
 typedef void package_discovered_fn(void *data, const struct kg_node *package_or_null,
-                                   const struct kg_err *err_or_null);
+                                   char *const *missing, const struct kg_err *err_or_null);
 struct package_discovery;
 /* Of the unpacked tree in the folder, which stays as it is until then. */
 struct package_discovery *package_discover(const struct package_place *place, const char *folder,
@@ -57,6 +59,29 @@ void package_discovery_cancel(struct package_discovery *discovery);
 
 /* Whether it has the form of package-v1.json. */
 int package_check(const struct kg_node *package, struct kg_err *err);
+
+/* -- wheels, see wheels.c ---------------------------------------------------------------------- */
+
+struct package_wheels_want {
+    const char *file;     /* the package as it was uploaded; whole paths, no link in them */
+    const char *folder;   /* an empty one, for package.zip: the same with wheels in it */
+    uint64_t bytes_max;   /* of that */
+    char *const *missing; /* what discovery said is */
+};
+struct package_wheels_ops {
+    /* Once, never before package_wheels_fetch returns. added: "NAME VERSION" each, NULL-ended. */
+    void (*on_done)(void *data, char *const *added, const struct kg_err *err_or_null);
+    void (*on_network)(void *data, const struct gate_event *event);
+};
+struct package_wheels;
+bool package_has_index(const struct config *config);
+/* Texts are borrowed for the call; the place has a gate. */
+struct package_wheels *package_wheels_fetch(const struct package_place *place,
+                                            const struct package_wheels_want *want,
+                                            const struct package_wheels_ops *ops, void *data,
+                                            struct kg_err *err);
+/* Nothing more is told of it. The loop still has to turn. */
+void package_wheels_cancel(struct package_wheels *wheels);
 
 /* -- its manifest, see manifest.c -------------------------------------------------------------- */
 

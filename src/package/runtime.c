@@ -73,18 +73,19 @@ int package_runtime_find(const struct config *config, struct package_runtime *re
     return result;
 }
 
+char **package_runner_command(const char *mode)
+{
+    const char *const words[] = {"/usr/bin/python3", "-I", "-B", SDK_DIR, mode, NULL};
+    return kg_list_copy(words);
+}
+
 char **package_command(const struct package_runtime *runtime, const char *version_or_null)
 {
-    const char *words[] = {"/usr/bin/python3",
-                           "-I",
-                           "-B",
-                           SDK_DIR,
-                           version_or_null ? "run" : "discover",
-                           PACKAGE_DIR,
-                           version_or_null ? version_or_null : WHEELS_DIR,
-                           version_or_null ? WHEELS_DIR : NULL,
-                           NULL};
-    if (!runtime->has_wheels)
-        words[version_or_null ? 7 : 6] = NULL;
-    return kg_list_copy(words);
+    char **words = package_runner_command(version_or_null ? "run" : "discover");
+    kg_list_add(&words, kg_strdup(PACKAGE_DIR));
+    if (version_or_null != NULL)
+        kg_list_add(&words, kg_strdup(version_or_null));
+    if (runtime->has_wheels)
+        kg_list_add(&words, kg_strdup(WHEELS_DIR));
+    return words;
 }

@@ -26,10 +26,11 @@ __attribute__((noreturn)) static void give_up(const struct kg_err *err)
     exit(1);
 }
 
-static void on_discovered(void *data, const struct kg_node *package_or_null,
+static void on_discovered(void *data, const struct kg_node *package_or_null, char *const *missing,
                           const struct kg_err *err_or_null)
 {
     struct discoverer *discoverer = data;
+    (void)missing;
     struct kg_json_writer json = kg_json_writer(&discoverer->answer);
     kg_json_begin(&json, '{');
     if (package_or_null != NULL) {

@@ -32,9 +32,11 @@ struct found {
     bool done;
 };
 
-static void on_found(void *data, const struct kg_node *package, const struct kg_err *err)
+static void on_found(void *data, const struct kg_node *package, char *const *missing,
+                     const struct kg_err *err)
 {
     struct found *found = data;
+    (void)missing;
     if (package == NULL)
         fail_msg("%s", err->message);
     found->doc = kg_doc_copy(package);

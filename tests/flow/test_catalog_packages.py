@@ -32,11 +32,13 @@ catalog:
 BOUNDARY = "a-boundary-that-is-nowhere-else"
 
 
-def archive(files, top=""):
+def archive(files, top="", programs=()):
     made = io.BytesIO()
     with zipfile.ZipFile(made, "w") as zipped:
         for name, text in files.items():
-            zipped.writestr(top + name, text)
+            entry = zipfile.ZipInfo(top + name)
+            entry.external_attr = (0o100755 if name in programs else 0o100644) << 16
+            zipped.writestr(entry, text)
     return made.getvalue()
 
 

@@ -118,8 +118,9 @@ class Waiting(FlowTest):
             shop.let_go(0, 1)
             self.assertEqual(shop.end_of("third")["stop"], "stop")
             self.assertEqual(shop.asked(), ["first", "third"])
-            events = shop.daemon.api("GET", f"/audit?session={session}")[1]["events"]
-            self.assertNotIn("model.asked", [event["event"] for event in events])
+            asked = shop.daemon.audit("model.asked")
+            self.assertNotIn(session, [event["session_id"] for event in asked])
+            self.assertEqual(len(asked), 2)
 
     def test_past_the_bound_they_are_refused_and_who_has_less_is_not(self):
         with Provider() as provider, Busy(provider, 4, calls_max=1, waiting_max=2) as shop:

@@ -13,6 +13,7 @@ from harness import PATIENCE, ROOT, Daemon, at_once, main, wait_for
 from models import Provider
 from test_catalog import FREE_PORT, World
 from test_catalog_packages import PackageTest, archive
+from test_package_tier import SHOUT
 from test_turns import KEY, calls, says
 
 EXAMPLE = os.path.join(python_runtime.SDK, "example")
@@ -208,6 +209,31 @@ class Story(OrchestratorTest):
         self.assertEqual([data["agent"] for kind, data in events if kind == "agent"], ["primary", "parcels", "primary"])
         self.assertEqual(events[-1][1]["agent_hops"], 1)
         self.assertIn("You find parcels and tell when they arrive", self.asked(1)["messages"][0]["content"])
+
+    def test_a_package_of_kageds_own_kind_is_called_in_a_chat(self):
+        manifest = SHOUT["kaged-plugin.yaml"].replace("com.example.shout", "example.acme.shout")
+        self.uploaded(archive({"kaged-plugin.yaml": manifest, "shout": SHOUT["shout"]}, "shout/", ["shout"]))
+        instance = self.created("example.acme.shout")
+        status, item = self.ask("acme-admin", "PATCH", self.at(instance, "/plugin-settings"), {
+            "plugin_settings": {"example.acme.shout": {"settings": [{"key": "volume", "value": 2}]}}})
+        self.assertEqual(status, 200, item)
+        self.loaded(instance)
+        self.assertTrue(self.show(instance)["is_ready"])
+        answer = self.said(instance, calls({"text": "hi"}, name="shout__shout"), says("Loud enough?"))
+        self.assertEqual(answer["response"], "Loud enough?")
+        self.assertEqual([tool["function"]["name"] for tool in self.asked(0)["tools"]], ["shout__shout"])
+        self.assertIn("HIHI", self.asked(1)["messages"][-1]["content"])
+        self.assertEqual(self.ask("acme-admin", "POST", self.at(instance, "/unload"))[0], 202)
+        wait_for(lambda: not self.show(instance)["is_ready"], "its end")
+
+    def test_two_hundred_chats_at_once(self):
+        instance = self.ready()
+        self.provider.answers.extend([says("Here.")] * 200)
+        answers = at_once([lambda number=number: self.chat(instance, f"chat {number}") for number in range(200)])
+        self.assertEqual({(status, answer.get("response", str(answer))) for status, answer in answers}, {(200, "Here.")})
+        self.assertEqual(len({answer["session_id"] for _, answer in answers}), 200)
+        asked = {body["messages"][-1]["content"] for _, body in self.provider.requests}
+        self.assertEqual(asked, {f"chat {number}" for number in range(200)})
 
     def test_conversations_are_kept_and_are_their_own(self):
         instance = self.ready()

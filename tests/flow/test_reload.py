@@ -9,6 +9,8 @@ from harness import ROOT, Daemon, FlowTest, at_once, main, wait_for
 
 # Keys that apply at once and are not tried here, each with where it is.
 ELSEWHERE = {
+    "catalog.runtimes.python.index": "each upload asks for it; tests/flow/test_catalog_wheels.py",
+    "catalog.runtimes.python.files": "the same",
     "sessions.steps_max": "tests/flow/test_turns.py",
     "limits.ws_connections": "tests/flow/test_events.py",
     "limits.ws_ping_ms": "the same",

@@ -48,12 +48,13 @@ def put(folder, files):
     return folder
 
 
-def wheel(path, name, version, module, tag="py3-none-any"):
+def wheel(path, name, version, module, tag="py3-none-any", needs=()):
     """NAME-VERSION-TAG.whl in that folder, with one module of that text."""
     os.makedirs(path, exist_ok=True)
     info = f"{name}-{version}.dist-info"
     with zipfile.ZipFile(os.path.join(path, f"{name}-{version}-{tag}.whl"), "w") as archive:
         archive.writestr(f"{name}.py", module)
-        archive.writestr(f"{info}/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
+        archive.writestr(f"{info}/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
+                         + "".join(f"Requires-Dist: {each}\n" for each in needs))
         archive.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\n")
         archive.writestr(f"{info}/RECORD", "")

@@ -1,4 +1,5 @@
 """Whether what a package depends on is here: in the runtime, or in wheels that are on the path."""
+import ast
 import importlib.metadata
 import os
 
@@ -12,7 +13,7 @@ from .package import Refused
 DEPENDENCIES_MAX = 20
 
 
-def _version_of(name):
+def version_of(name):
     if name == "cadence-sdk":
         return cadence_sdk.__version__
     try:
@@ -39,18 +40,33 @@ def check(texts, where):
         raise Refused("dependencies", f"the dependencies in {where} are not a list")
     if len(texts) > DEPENDENCIES_MAX:
         raise Refused("dependencies", f"{where} names {len(texts)} dependencies; {DEPENDENCIES_MAX} may be")
-    missing = []
+    missing, wanted = [], []
     for requirement in map(_parse, texts):
         if requirement.marker is not None and not requirement.marker.evaluate({"extra": ""}):
             continue
-        version = _version_of(canonicalize_name(requirement.name))
+        version = version_of(canonicalize_name(requirement.name))
         if version is None:
             missing.append(str(requirement))
+            wanted.append(str(requirement))
         elif not requirement.specifier.contains(version, prereleases=True):
             missing.append(f"{requirement} (here is {version})")
+            wanted.append(str(requirement))
     if missing:
         raise Refused("dependencies", f"{where} names what is not in the Python runtime, nor in its "
-                      f"wheels/: {', '.join(missing)[:500]}")
+                      f"wheels/: {', '.join(missing)[:500]}", wanted)
+
+
+def written_in(place):
+    """What plugin.py names as dependencies=[...], read without running it; () if it says that another way."""
+    try:
+        with open(os.path.join(place, "plugin.py"), encoding="utf-8") as file:
+            tree = ast.parse(file.read(1 << 20))
+    except (OSError, ValueError, SyntaxError, RecursionError, MemoryError):
+        return ()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.keyword) and node.arg == "dependencies" and isinstance(node.value, (ast.List, ast.Tuple)):
+            return [item.value for item in node.value.elts if isinstance(item, ast.Constant)]
+    return ()
 
 
 def of_project_file(place):

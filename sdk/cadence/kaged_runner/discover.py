@@ -32,7 +32,7 @@ def discover(folder, wheels):
     try:
         document = {"package": _describe(folder, wheels)}
     except Refused as error:
-        document = {"error": {"stage": error.stage, "message": error.message[:2000]}}
+        document = {"error": {"stage": error.stage, "message": error.message[:2000], "missing": error.missing}}
     except BaseException as error:  # of our own making; said in words all the same
         document = {"error": {"stage": "runner", "message": words_of(error)}}
     return _bounded(document)
@@ -55,7 +55,7 @@ def _describe(folder, wheels):
         warnings.append("there is no pyproject.toml")
     else:
         dependencies.check(named, "pyproject.toml")
-    plugin = package.load(place)
+    plugin = _load(place)
     metadata = _metadata(plugin)
     dependencies.check(metadata["dependencies"], "get_metadata()")
     settings = _settings(plugin)
@@ -75,6 +75,16 @@ def _describe(folder, wheels):
     if logo is not None:
         described["logo"] = logo
     return described
+
+
+def _load(place):
+    """What plugin.py imports may be missing, and named in it."""
+    try:
+        return package.load(place)
+    except Refused as error:
+        if error.stage == "dependencies":
+            dependencies.check(dependencies.written_in(place), "plugin.py")
+        raise
 
 
 # -- metadata ---------------------------------------------------------------------------------------

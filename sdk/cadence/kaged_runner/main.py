@@ -1,7 +1,9 @@
-"""The two modes:
+"""The modes:
 
     discover FOLDER [WHEELS]           one JSON document about the package on stdout, and the end
     run FOLDER VERSION [WHEELS]        kaged's protocol on stdin and stdout, until shutdown
+    fetch INDEX FILE FOLDER BYTES NAME...
+                                       package.zip in FOLDER: FILE, and the wheels of INDEX that it needs
 
 FOLDER is the unpacked package, WHEELS the operator's folder of wheels.
 """
@@ -47,5 +49,9 @@ def main(words):
         from .serve import Runner
         Runner(words[1], words[2], words[3] if len(words) == 4 else None, source, sink).serve()
         os._exit(0)
+    if len(words) > 5 and words[0] == "fetch":
+        from .fetch import fetch
+        write_all(1, fetch(words[1], words[2], words[3], int(words[4]), words[5:]))
+        return 0
     sys.stderr.write(__doc__)
     return 2

@@ -15,10 +15,11 @@ WHEELS_MAX = 200
 class Refused(Exception):
     """The package cannot be used, for a reason that its author can read."""
 
-    def __init__(self, stage, message):
+    def __init__(self, stage, message, missing=()):
         super().__init__(message)
         self.stage = stage
         self.message = message
+        self.missing = list(missing)  # dependencies that would help
 
 
 def words_of(error):
