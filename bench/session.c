@@ -3,13 +3,14 @@
  * loop and in all is processor time, as are the steps, so that a busy machine does not blur the
  * growth.
  *
- * usage: session-bench FOLDER
+ * usage: session-bench FOLDER [URL]   with a URL, sessions are in that database of PostgreSQL
  * commands: entries COUNT    one session of so many entries: appends, a page, the context, the
  * steps of a compaction, a fork sessions COUNT   so many sessions: making one, a page of the
- * newest, one by its id
+ * newest, one by its id appends COUNT IN_FLIGHT   the rate and latencies of appends alone
  */
 #include "session/session.h"
 #include "contender.h"
+#include "state/cluster.h"
 
 #include <ftw.h>
 #include <stdio.h>
@@ -29,8 +30,14 @@ struct bench {
     struct session_store *store;
     struct state *state; /* for what is measured without the store */
     char session[KG_ID_MAX];
-    size_t entries, started, done;
+    size_t entries, flight, started, done;
+    struct state_cluster *cluster; /* NULL: kaged.db has it all */
     struct kg_err err;
+};
+
+/* What the program was started with. */
+struct place {
+    const char *folder, *url_or_null;
 };
 
 static void must(struct bench *bench, const char *what, int result)
@@ -62,24 +69,45 @@ struct append {
     struct session_job job;
     struct bench *bench;
     size_t number;
+    uint64_t start_ns;
+    char text[CONTENT_BYTES + 16];
+    struct session_draft draft;
+    struct session_added added;
+    struct session_append order;
 };
 
 static int run_append(struct session_job *job, struct state *state, struct kg_err *err)
 {
     struct append *append = KG_CONTAINER(job, struct append, job);
-    struct session_added added;
-    char text[CONTENT_BYTES + 16] = "\"";
+    return append->order.done ? 0
+                              : session_append(state, append->bench->session, &append->draft, 1,
+                                               &append->added, err);
+}
+
+static void send_append(struct append *append)
+{
+    append->draft = (struct session_draft){
+        .agent = "primary",
+        .kind = SESSION_MESSAGE,
+        .role = append->number % 4 ? SESSION_ASSISTANT : SESSION_USER,
+        .content = kg_str(append->text),
+    };
+    append->order = (struct session_append){.id = append->bench->session,
+                                            .drafts = &append->draft,
+                                            .count = 1,
+                                            .added = &append->added};
+    append->job.append = &append->order;
+    append->start_ns = kg_monotonic_ns();
+    session_store_write(append->bench->store, &append->job);
+}
+
+static void write_text(char text[CONTENT_BYTES + 16])
+{
+    text[0] = '"';
     memset(text + 1, 'x', CONTENT_BYTES);
     for (size_t i = 5; i < CONTENT_BYTES; i += 6)
         text[i] = ' ';
     strcpy(text + CONTENT_BYTES, "\"");
-    const struct session_draft draft = {
-        .agent = "primary",
-        .kind = SESSION_MESSAGE,
-        .role = append->number % 4 ? SESSION_ASSISTANT : SESSION_USER,
-        .content = kg_str(text),
-    };
-    return session_append(state, append->bench->session, &draft, 1, &added, err);
 }
 
 static void on_appended(struct session_job *job, const struct kg_err *err_or_null)
@@ -88,11 +116,12 @@ static void on_appended(struct session_job *job, const struct kg_err *err_or_nul
     struct bench *bench = append->bench;
     if (err_or_null != NULL)
         contender_die("append", err_or_null->message);
+    contender_sample((double)(kg_monotonic_ns() - append->start_ns) / 1e3);
     bench->done++;
     if (bench->started == bench->entries)
         return;
     append->number = bench->started++;
-    session_store_write(bench->store, job);
+    send_append(append);
 }
 
 static bool is_done(void *data)
@@ -108,13 +137,15 @@ struct appended {
 static struct appended append_all(struct bench *bench)
 {
     struct append appends[FLIGHT];
+    size_t flight = bench->flight > 0 ? bench->flight : FLIGHT;
     uint64_t start_ns = kg_monotonic_ns(), all_ns = process_ns();
     uint64_t loop_ns = clock_ns(CLOCK_THREAD_CPUTIME_ID);
-    for (size_t i = 0; i < FLIGHT && bench->started < bench->entries; i++) {
+    for (size_t i = 0; i < flight && i < FLIGHT && bench->started < bench->entries; i++) {
         appends[i] = (struct append){
             .job = {.run = run_append, .done = on_appended}, .bench = bench, .number = i};
+        write_text(appends[i].text);
         bench->started++;
-        session_store_write(bench->store, &appends[i].job);
+        send_append(&appends[i]);
     }
     if (!loop_run_until(bench->loop, is_done, bench, WAIT_MS))
         contender_die("append", "not done in time");
@@ -275,12 +306,35 @@ static int remove_one(const char *path, const struct stat *status, int type, str
     return remove(path);
 }
 
-static void open_all(struct bench *bench, const char *folder)
+static void see_nothing(void *data, const struct state_carried *carried)
 {
-    snprintf(bench->dir, sizeof(bench->dir), "%s/kaged-bench-XXXXXX", folder);
+    (void)data, (void)carried;
+}
+
+/* Each time a database without anything in it: the URL has its name. */
+static void join(struct bench *bench, const char *url)
+{
+    const struct state_cluster_options options = {.database = url,
+                                                  .node = "bench",
+                                                  .program = "bench",
+                                                  .place = bench->path,
+                                                  .wait_ms = WAIT_MS};
+    kg_log_set(KG_ERROR_LEVEL, KG_LOG_TEXT);
+    if (state_cluster_init(&options, STATE_CLUSTER_EXISTING, see_nothing, NULL, &bench->err) < 0)
+        must(bench, "init",
+             state_cluster_init(&options, STATE_CLUSTER_EMPTY, see_nothing, NULL, &bench->err));
+    bench->cluster = state_cluster_join(&options, &bench->err);
+    must(bench, "join", bench->cluster != NULL ? 0 : -1);
+}
+
+static void open_all(struct bench *bench, const struct place *place)
+{
+    snprintf(bench->dir, sizeof(bench->dir), "%s/kaged-bench-XXXXXX", place->folder);
     if (mkdtemp(bench->dir) == NULL)
-        contender_die(folder, "no folder can be made in it");
+        contender_die(place->folder, "no folder can be made in it");
     snprintf(bench->path, sizeof(bench->path), "%s/kaged.db", bench->dir);
+    if (place->url_or_null != NULL)
+        join(bench, place->url_or_null);
     bench->loop = loop_new();
     bench->store = session_store_new(bench->loop, bench->path, &bench->err);
     bench->state = bench->store ? state_open(bench->path, &bench->err) : NULL;
@@ -294,15 +348,16 @@ static void close_all(struct bench *bench)
     session_store_free(bench->store);
     loop_free(bench->loop);
     state_close(bench->state);
+    state_cluster_leave(bench->cluster);
     nftw(bench->dir, remove_one, 8, FTW_DEPTH | FTW_PHYS);
 }
 
 /* -- the commands ------------------------------------------------------------------------------ */
 
-static void run_entries(void *folder, const long numbers[])
+static void run_entries(void *place, const long numbers[])
 {
     struct bench bench = {.entries = (size_t)numbers[0]};
-    open_all(&bench, folder);
+    open_all(&bench, place);
     struct appended appended = append_all(&bench);
     contender_figure("appends", appended.rate);
     contender_figure("loop_us", appended.loop_us);
@@ -351,10 +406,10 @@ static double find_one(struct bench *bench)
     return ms_since(start_ns) * 1e3 / REPEATED;
 }
 
-static void run_sessions(void *folder, const long numbers[])
+static void run_sessions(void *place, const long numbers[])
 {
     struct bench bench = {0};
-    open_all(&bench, folder);
+    open_all(&bench, place);
     must(&bench, "begin", state_step(bench.state, STATE_BEGIN_WRITE, &bench.err));
     for (long i = 1; i < numbers[0]; i++)
         create(&bench);
@@ -365,12 +420,22 @@ static void run_sessions(void *folder, const long numbers[])
     close_all(&bench);
 }
 
+static void run_appends(void *place, const long numbers[])
+{
+    struct bench bench = {.entries = (size_t)numbers[0], .flight = (size_t)numbers[1]};
+    open_all(&bench, place);
+    contender_figure("rate", append_all(&bench).rate);
+    close_all(&bench);
+}
+
 int main(int argc, char **argv)
 {
-    static const struct contender_command commands[] = {
-        {"entries", run_entries}, {"sessions", run_sessions}, {NULL, NULL}};
-    if (argc != 2)
-        contender_die("usage", "session-bench FOLDER");
-    contender_serve(commands, NULL, argv[1]);
+    static const struct contender_command commands[] = {{"entries", run_entries},
+                                                        {"sessions", run_sessions},
+                                                        {"appends", run_appends},
+                                                        {NULL, NULL}};
+    if (argc < 2 || argc > 3)
+        contender_die("usage", "session-bench FOLDER [URL]");
+    contender_serve(commands, NULL, &(struct place){argv[1], argv[2]});
     return 0;
 }

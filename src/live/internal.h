@@ -52,6 +52,8 @@ struct sessions {
     struct kg_waits stop; /* work that waits for something outside of kaged.db */
     uint64_t forgotten;   /* live sessions, so far: what was read before that may be stale */
     bool stopping;
+    void (*on_stopped)(void *data); /* see sessions_when_stopped */
+    void *stopped_data;
 };
 
 /* What an answer of a model took, as it was reported; `model` is NULL before there is one. */
@@ -143,6 +145,7 @@ struct live_work {
     struct live_summary *summary;       /* that is written */
     const struct session_draft *drafts; /* of live_append */
     size_t draft_count;
+    struct session_append append; /* the same, as the store takes it */
     struct session_draft
         *shown_drafts; /* owned, like the next: the same without secrets, or NULL */
     struct kg_buf shown;

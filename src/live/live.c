@@ -339,9 +339,18 @@ void sessions_stop(struct sessions *sessions)
     models_close(sessions->models);
 }
 
+/* What turns and operations end with is written by then, however far the database is. */
+static void live_on_models_closed(void *data)
+{
+    struct sessions *sessions = data;
+    session_store_when_idle(sessions->store, sessions->on_stopped, sessions->stopped_data);
+}
+
 void sessions_when_stopped(struct sessions *sessions, void (*on_stopped)(void *data), void *data)
 {
-    models_when_closed(sessions->models, on_stopped, data);
+    sessions->on_stopped = on_stopped;
+    sessions->stopped_data = data;
+    models_when_closed(sessions->models, live_on_models_closed, sessions);
 }
 
 void sessions_free(struct sessions *sessions)

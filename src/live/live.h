@@ -19,7 +19,8 @@ struct sessions_parts {
 struct sessions *sessions_new(const struct sessions_parts *parts, struct kg_err *err);
 /* Takes no new operation and ends what is under way: whoever waits hears KG_E_STOPPING. */
 void sessions_stop(struct sessions *sessions);
-/* Once, when the processes that ask models are gone: maybe before it returns. After the stop. */
+/* Once, when the processes that ask models are gone, and what was under way is written: maybe
+ * before it returns. After the stop. */
 void sessions_when_stopped(struct sessions *sessions, void (*on_stopped)(void *data), void *data);
 /* Stops, and finishes what was written. Before the host is freed. Takes NULL. */
 void sessions_free(struct sessions *sessions);

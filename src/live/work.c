@@ -166,6 +166,7 @@ static struct session_job *job_of(struct live_work *work, live_run_fn *run, live
     work->job.run = run;
     work->job.done = work_on_stored;
     work->job.once = false;
+    work->job.append = NULL;
     return &work->job;
 }
 
@@ -191,8 +192,9 @@ void live_write(struct live_work *work, live_run_fn *run, live_next_fn *next)
 static int run_append(struct session_job *job, struct state *state, struct kg_err *err)
 {
     struct live_work *work = KG_CONTAINER(job, struct live_work, job);
-    int result = session_append(state, work->live->id.text, work->drafts, work->draft_count,
-                                work->added, err);
+    int result = work->append.done ? 0
+                                   : session_append(state, work->live->id.text, work->drafts,
+                                                    work->draft_count, work->added, err);
     if (result == 0 && work->on_added != NULL)
         work->on_added(work);
     return result;
@@ -258,7 +260,10 @@ void live_append(struct live_work *work, const struct session_draft *drafts, siz
     work->draft_count = count;
     work->on_added = on_added_or_null;
     work->compacting = false;
+    work->append = (struct session_append){
+        .id = work->live->id.text, .drafts = drafts, .count = count, .added = work->added};
     job_of(work, run_append, next)->done = on_appended;
+    work->job.append = &work->append;
     session_store_write(work->sessions->store, &work->job);
 }
 

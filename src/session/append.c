@@ -1,13 +1,14 @@
 /*
- * The common append in one statement, for a database to which each one is a journey: what has to be
- * known before is looked at there. What is not common, as entries that go first, injections behind
- * a compaction and tasks, or what is refused, goes step by step: see log.c.
+ * The common append in one statement, and several in one go, for a database to which each one is a
+ * journey: what has to be known before is looked at there. What is not common, as entries that go
+ * first, injections behind a compaction and tasks, or what is refused, goes step by step: see
+ * log.c.
  */
 #include "session/internal.h"
 
 #include <stdlib.h>
 
-#define CONTENTS_MAX ((size_t)64 << 20) /* bytes in one statement */
+#define CONTENTS_MAX ((size_t)8 << 20) /* bytes after which no more go together */
 
 /* -- whether it is common ---------------------------------------------------------------------- */
 
@@ -26,38 +27,38 @@ static bool append_is_common(const struct session_draft *drafts, size_t at)
     return strlen(draft->parent) == KG_ULID_LENGTH;
 }
 
-static bool append_all_common(const struct session_draft *drafts, size_t count)
+static bool append_all_common(const struct session_append *append)
 {
-    size_t bytes = 0;
-    for (size_t i = 0; i < count; i++) {
-        if (!append_is_common(drafts, i))
+    for (size_t i = 0; i < append->count; i++)
+        if (!append_is_common(append->drafts, i))
             return false;
-        bytes += drafts[i].content.length;
-    }
-    return bytes <= CONTENTS_MAX;
+    return append->count > 0 && append->count <= SESSION_APPEND_MAX;
 }
 
-/* -- the statement ----------------------------------------------------------------------------- */
+/* -- the statements ---------------------------------------------------------------------------- */
 
-struct appending {
-    struct session_added *added; /* in order */
-    size_t visited;
+/* Those that go together; what they are made of is owned. */
+struct append_group {
+    struct session_append *const *appends;
+    struct state_append *rows;
+    size_t count, bytes;
 };
 
-static void append_visit(void *data, int64_t seq, const char *id, int64_t tokens)
+static void append_visit(void *data, size_t append, size_t entry,
+                         const struct state_appended *appended)
 {
-    struct appending *appending = data;
-    struct session_added *added = &appending->added[appending->visited++];
-    added->seq = (uint64_t)seq;
-    added->context_tokens = (uint64_t)tokens;
-    kg_str_copy(kg_str(id), added->id.text, sizeof(added->id.text));
+    struct session_append *made = ((struct append_group *)data)->appends[append];
+    struct session_added *added = &made->added[entry];
+    added->seq = (uint64_t)appended->seq;
+    added->context_tokens = (uint64_t)appended->tokens;
+    kg_str_copy(kg_str(appended->id), added->id.text, sizeof(added->id.text));
+    made->done = entry + 1 == made->count;
 }
 
 static void append_take_draft(const struct session_draft *draft, struct session_added *added,
                               struct state_entry *ret_entry)
 {
-    added->id = kg_id_new("");
-    added->created_ms = kg_wall_ms();
+    *added = (struct session_added){.id = kg_id_new(""), .created_ms = kg_wall_ms()};
     if (session_kind_row(draft->kind)->in_context)
         added->tokens = session_tokens(draft->content, draft->source);
     *ret_entry = (struct state_entry){
@@ -73,38 +74,58 @@ static void append_take_draft(const struct session_draft *draft, struct session_
 }
 
 /* What a session without a title would be called by these. */
-static char *append_title(const struct session_draft *drafts, size_t count)
+static char *append_title(const struct session_append *append)
 {
     char *title = NULL;
-    for (size_t i = 0; i < count && title == NULL; i++)
-        if (drafts[i].kind == SESSION_MESSAGE && drafts[i].role == SESSION_USER)
-            title = session_title_of(drafts[i].content);
+    for (size_t i = 0; i < append->count && title == NULL; i++)
+        if (append->drafts[i].kind == SESSION_MESSAGE && append->drafts[i].role == SESSION_USER)
+            title = session_title_of(append->drafts[i].content);
     return title;
 }
 
-int session_append_at_once(struct state *state, const char *id, const struct session_draft *drafts,
-                           size_t count, struct session_added *added, bool *ret_done,
-                           struct kg_err *err)
+static void append_group_add(struct append_group *group, const struct session_append *append)
 {
-    *ret_done = false;
-    if (state_has_one_writer(state) || !append_all_common(drafts, count))
-        return 0;
-    kg_auto(kg_free) struct state_entry *entries = kg_alloc_array(count, sizeof(entries[0]));
-    kg_auto(kg_free) char *title = append_title(drafts, count);
-    struct appending appending = {.added = added};
-    for (size_t i = 0; i < count; i++)
-        append_take_draft(&drafts[i], &added[i], &entries[i]);
-    const struct state_append append = {
-        .session = id,
+    struct state_entry *entries = kg_alloc_array(append->count, sizeof(entries[0]));
+    for (size_t i = 0; i < append->count; i++) {
+        append_take_draft(&append->drafts[i], &append->added[i], &entries[i]);
+        group->bytes += append->drafts[i].content.length;
+    }
+    group->rows[group->count++] = (struct state_append){
+        .session = append->id,
         .entries = entries,
-        .count = count,
-        .told = drafts[0].id,
-        .title = title,
+        .count = append->count,
+        .told = append->drafts[0].id,
+        .title = append_title(append),
         .gap = RANK_GAP,
         .most = SESSION_ENTRIES_MAX,
-        .now_ms = added[count - 1].created_ms,
+        .now_ms = append->added[append->count - 1].created_ms,
     };
-    int result = state_append(state, &append, append_visit, &appending, err);
-    *ret_done = result == 0 && appending.visited == count;
+}
+
+static void append_group_free(struct append_group *group)
+{
+    for (size_t i = 0; i < group->count; i++) {
+        free((void *)group->rows[i].entries);
+        free((void *)group->rows[i].title);
+    }
+    free(group->rows);
+}
+
+int session_append_at_once(struct state *state, struct session_append *const *appends, size_t count,
+                           struct kg_err *err)
+{
+    struct append_group group = {.appends = appends};
+    if (state_has_one_writer(state))
+        return 0;
+    group.rows = kg_alloc_array(count, sizeof(group.rows[0]));
+    while (group.count < count && group.bytes < CONTENTS_MAX &&
+           append_all_common(appends[group.count]))
+        append_group_add(&group, appends[group.count]);
+    int result = group.count > 0
+                     ? state_append(state, group.rows, group.count, append_visit, &group, err)
+                     : 0;
+    for (size_t i = 0; i < group.count && result < 0; i++)
+        appends[i]->done = false;
+    append_group_free(&group);
     return result;
 }

@@ -354,9 +354,9 @@ int session_append(struct state *state, const char *id, const struct session_dra
                        "session %s: append: from 1 to %d entries in one go", id,
                        SESSION_APPEND_MAX);
     kg_auto(kg_free) struct session_added *added = kg_alloc_array(count, sizeof(added[0]));
-    bool done = false;
-    int result = session_append_at_once(state, id, drafts, count, added, &done, err);
-    if (result == 0 && !done)
+    struct session_append append = {.id = id, .drafts = drafts, .count = count, .added = added};
+    int result = session_append_at_once(state, &(struct session_append *){&append}, 1, err);
+    if (result == 0 && !append.done)
         result = append_by_steps(state, id, drafts, count, added, err);
     if (result == 0)
         memcpy(ret_added, added, count * sizeof(added[0]));

@@ -316,11 +316,21 @@ struct session_store *session_store_new(struct loop *loop, const char *place, st
 /* Finishes what was submitted; `done` of the last jobs runs before it returns. */
 void session_store_free(struct session_store *store);
 
+/* An append that the store may do with those of other jobs, in one go, before their runs. */
+struct session_append {
+    const char *id; /* of the session */
+    const struct session_draft *drafts;
+    size_t count;
+    struct session_added *added; /* room for count */
+    bool done;                   /* else it is left to the run */
+};
+
 /* Embed one in what a job needs; it is the store's until `done`. */
 struct session_job {
     int (*run)(struct session_job *job, struct state *state, struct kg_err *err);
     /* On the loop. err_or_null says why run or the commit failed. */
     void (*done)(struct session_job *job, const struct kg_err *err_or_null);
+    struct session_append *append; /* or NULL; once it is done, run cannot fail any more */
     bool once; /* it reads, and asks the database for one thing, which sees one moment anyway */
     /* the store's */
     struct session_job *next;
@@ -332,6 +342,8 @@ void session_store_read(struct session_store *store, struct session_job *job);
 /* Jobs that are not done: who takes requests from outside refuses them past SESSION_QUEUE_MAX. */
 #define SESSION_QUEUE_MAX 1024
 size_t session_store_queued(const struct session_store *store);
+/* Once, as soon as no job waits or runs; at once where that is so already. */
+void session_store_when_idle(struct session_store *store, void (*on_idle)(void *data), void *data);
 
 /* -- plugins' text in a context ---------------------------------------------------------------- */
 

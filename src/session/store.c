@@ -10,7 +10,8 @@
 #include <stdlib.h>
 #include <time.h>
 
-#define BATCH_MAX    256 /* jobs in one transaction */
+#define BATCH_MAX    256 /* jobs in one transaction, or a group more */
+#define GROUP_MAX    64  /* whose appends go together */
 #define BATCH_MAX_MS 50  /* others, the loop among them, wait for the lock at most a second */
 #define PAUSE_MIN_NS                                                                               \
     UINT64_C(1000000) /* shorter ones add up: a sleep takes longer than they do                    \
@@ -37,6 +38,8 @@ struct session_store {
     struct loop *loop;
     struct lane writer, reader;
     bool closing;
+    void (*on_idle)(void *data); /* NULL: nobody waits for that */
+    void *idle_data;
 };
 
 /* -- on the lane's thread ---------------------------------------------------------------------- */
@@ -87,17 +90,48 @@ static void wait_for_turn(struct lane *lane)
     nanosleep(&pause, NULL);
 }
 
+/*
+ * Does the appends of this job and those behind it that have one, as far as they go together;
+ * *ret_count: how many jobs that were. False if the whole transaction is lost.
+ */
+static bool append_together(struct lane *lane, struct session_job *first, size_t *ret_count,
+                            struct kg_err *err)
+{
+    struct session_append *appends[GROUP_MAX];
+    size_t count = 0;
+    *ret_count = 0;
+    if (state_has_one_writer(lane->state))
+        return true;
+    for (struct session_job *job = first; job != NULL && job->append != NULL && count < GROUP_MAX;
+         job = job->next)
+        appends[count++] = job->append;
+    if (count < 2)
+        return true;
+    *ret_count = count;
+    int result = state_step(lane->state, STATE_SAVE, err);
+    if (result == 0)
+        result = session_append_at_once(lane->state, appends, count, err);
+    if (!state_in_transaction(lane->state))
+        return false;
+    return state_step(lane->state, result < 0 ? STATE_RETURN : STATE_FORGET, err) == 0;
+}
+
 static void run_writers(struct lane *lane)
 {
     struct kg_err err = {0};
     uint64_t deadline = kg_monotonic_ms() + BATCH_MAX_MS;
     int result = state_step(lane->state, STATE_BEGIN_WRITE, &err);
+    size_t together = 0; /* jobs whose appends went together, and that are to be run */
     lane->finished = 0;
     for (struct session_job *job = lane->batch; job != NULL; job = job->next) {
+        if (result == 0 && together == 0 && !append_together(lane, job, &together, &err))
+            result = -EIO;
+        together -= together > 0;
         lane->finished++;
         if (result == 0 && !run_in_place(lane, job, &err))
             result = -EIO;
-        if (result == 0 && (lane->finished == BATCH_MAX || kg_monotonic_ms() >= deadline))
+        if (result == 0 && together == 0 &&
+            (lane->finished >= BATCH_MAX || kg_monotonic_ms() >= deadline))
             break;
     }
     if (result == 0)
@@ -194,12 +228,30 @@ static void session_store_submit(struct lane *lane)
     loop_worker_submit(lane->worker, &lane->job);
 }
 
+static void session_store_tell_idle(struct session_store *store)
+{
+    void (*on_idle)(void *data) = store->on_idle;
+    if (on_idle == NULL || session_store_queued(store) > 0)
+        return;
+    store->on_idle = NULL;
+    on_idle(store->idle_data);
+}
+
+void session_store_when_idle(struct session_store *store, void (*on_idle)(void *data), void *data)
+{
+    store->on_idle = on_idle;
+    store->idle_data = data;
+    session_store_tell_idle(store);
+}
+
 static void on_batch_done(struct loop_job *loop_job)
 {
     struct lane *lane = KG_CONTAINER(loop_job, struct lane, job);
     session_store_end_batch(lane);
-    if (!lane->store->closing)
-        session_store_submit(lane);
+    if (lane->store->closing)
+        return;
+    session_store_submit(lane);
+    session_store_tell_idle(lane->store);
 }
 
 static void session_store_on_turn_end(struct loop_task *task)

@@ -48,8 +48,8 @@ struct state_sessions_backend {
     int (*context)(struct state *state, const struct state_context_query *query,
                    state_entry_fn *visit, void *data, bool *ret_found, struct kg_err *err);
     /* NULL: a statement more costs nothing, so all goes step by step. */
-    int (*append)(struct state *state, const struct state_append *append, state_appended_fn *visit,
-                  void *data, struct kg_err *err);
+    int (*append)(struct state *state, const struct state_append *appends, size_t count,
+                  state_appended_fn *visit, void *data, struct kg_err *err);
     bool one_writer;
     int (*content_get)(struct state *state, int64_t number, struct kg_buf *ret_bytes,
                        struct kg_err *err);

@@ -125,10 +125,16 @@ bool postgres_is_good(const struct postgres *postgres, const PGresult *result);
 
 /* As postgres_step, but what can wait for the next statement does. */
 int postgres_step_later(struct postgres *postgres, enum state_step step, struct kg_err *err);
-/* Sends what waits; a statement is to follow, sent like these, */
+/* Sends what waits; statements are to follow, sent like these, */
 int postgres_ahead_send(struct postgres *postgres);
-/* and this is what came of all of it, as of postgres_answer. */
-PGresult *postgres_ahead_answer(struct postgres *postgres, int sent);
+/* and this is what came of all of it: what failed first, else the last. */
+struct postgres_go {
+    size_t count; /* statements */
+    void (*take)(void *data, size_t at,
+                 const PGresult *rows); /* for each that went well; or NULL */
+    void *data;
+};
+PGresult *postgres_ahead_answer(struct postgres *postgres, int sent, const struct postgres_go *go);
 static inline bool postgres_has_ahead(const struct postgres *postgres)
 {
     const struct postgres_ahead *ahead = &postgres->ahead;
@@ -162,6 +168,24 @@ static inline struct postgres_state *postgres_own(struct state *base)
 int postgres_query(struct state *state, enum postgres_statement which, PGresult **ret_rows,
                    struct kg_err *err, const char *types, ...);
 #define postgres_run(state, which, err, ...) postgres_query(state, which, NULL, err, __VA_ARGS__)
+
+/* What a statement is run with. Texts and bytes are borrowed until it is sent. */
+#define POSTGRES_PARAMETERS_MAX 16
+struct postgres_parameters {
+    int count;
+    const char *values[POSTGRES_PARAMETERS_MAX];
+    int lengths[POSTGRES_PARAMETERS_MAX], formats[POSTGRES_PARAMETERS_MAX];
+    Oid types[POSTGRES_PARAMETERS_MAX];
+    char numbers[POSTGRES_PARAMETERS_MAX][24];
+};
+void postgres_set(struct postgres_parameters *all, const char *types, ...);
+/* Which statement it is that is run as the at-th of a go, and with what. */
+typedef enum postgres_statement postgres_set_fn(void *data, size_t at,
+                                                struct postgres_parameters *all);
+/* Several statements, within a transaction, in one go. After an error nothing that was taken
+ * counts. */
+int postgres_run_all(struct state *state, postgres_set_fn *set, const struct postgres_go *go,
+                     struct kg_err *err);
 
 /* What walks over rows does with each. */
 struct postgres_row {

@@ -47,37 +47,44 @@ static bool ahead_is_lost(const struct postgres *postgres)
     return postgres->silent || postgres->pq->PQstatus(postgres->connection) != CONNECTION_OK;
 }
 
-/* The first that failed is what all of it gives; else the last. */
-static PGresult *ahead_collect(struct postgres *postgres, const char *const *scripts, size_t count)
+/* What came of a go so far: the first that failed, else the last. */
+struct ahead_answers {
+    PGresult *kept;
+    size_t count;
+};
+
+/* False: it failed, or one before it did. */
+static bool ahead_take(struct postgres *postgres, struct ahead_answers *answers)
 {
-    PGresult *kept = NULL;
-    for (size_t i = 0; i <= count && !ahead_is_lost(postgres); i++) {
-        PGresult *next = postgres_answer(postgres, 1);
-        bool good = postgres_is_good(postgres, next);
-        if (good && i < count && strcmp(scripts[i], ASK_XID) == 0)
-            postgres_take_xid(postgres, next);
-        bool failed = i > 0 && !postgres_is_good(postgres, kept);
-        postgres->pq->PQclear(failed ? next : kept);
-        kept = failed ? kept : next;
-    }
-    return kept;
+    bool failed = answers->count++ > 0 && !postgres_is_good(postgres, answers->kept);
+    PGresult *next = ahead_is_lost(postgres) ? NULL : postgres_answer(postgres, 1);
+    postgres->pq->PQclear(failed ? next : answers->kept);
+    if (!failed)
+        answers->kept = next;
+    return !failed && postgres_is_good(postgres, next);
 }
 
-PGresult *postgres_ahead_answer(struct postgres *postgres, int sent)
+PGresult *postgres_ahead_answer(struct postgres *postgres, int sent, const struct postgres_go *go)
 {
     const struct postgres_library *pq = postgres->pq;
     const char *scripts[AHEAD_MAX];
     size_t count = ahead_scripts(&postgres->ahead, scripts);
+    struct ahead_answers answers = {0};
     if (!sent || !pq->PQpipelineSync(postgres->connection))
         return NULL;
-    PGresult *kept = ahead_collect(postgres, scripts, count);
+    for (size_t i = 0; i < count; i++)
+        if (ahead_take(postgres, &answers) && strcmp(scripts[i], ASK_XID) == 0)
+            postgres_take_xid(postgres, answers.kept);
+    for (size_t i = 0; i < go->count; i++)
+        if (ahead_take(postgres, &answers) && go->take != NULL)
+            go->take(go->data, i, answers.kept);
     if (!ahead_is_lost(postgres))
         pq->PQclear(postgres_answer(postgres, 1)); /* the end of the go */
     if (ahead_is_lost(postgres))
-        return kept;
+        return answers.kept;
     pq->PQexitPipelineMode(postgres->connection);
     postgres->ahead = (struct postgres_ahead){0};
-    return kept;
+    return answers.kept;
 }
 
 /* -- steps ------------------------------------------------------------------------------------- */

@@ -22,11 +22,15 @@
 #define MESSAGE_COLUMNS    300
 #define PASSWORD_PARAMETER "password="
 
-/* Nothing that a daemon asks takes as long as these allow. */
+/*
+ * Nothing that a daemon asks takes as long as these allow. All that is asked often is prepared, and
+ * has one good plan whatever its parameters are: making a plan anew takes longer than an append.
+ */
 static const char connection_set_up[] =
     "SET client_min_messages = error; SET search_path = kaged; SET statement_timeout = 30000; SET "
     "lock_timeout = 10000; "
     "SET idle_in_transaction_session_timeout = 60000; SET standard_conforming_strings = on; "
+    "SET plan_cache_mode = force_generic_plan; "
     "SELECT set_config('synchronous_commit', 'on', false) "
     "WHERE current_setting('synchronous_commit') = 'off'";
 

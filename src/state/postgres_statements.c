@@ -9,11 +9,10 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-#define PARAMETERS_MAX 16
-#define NAME_BYTES     8
-#define OID_BYTEA      17
-#define OID_INT8       20
-#define OID_TEXT       25
+#define NAME_BYTES 8
+#define OID_BYTEA  17
+#define OID_INT8   20
+#define OID_TEXT   25
 
 enum statement_again { ONCE, AGAIN };
 static const struct {
@@ -26,16 +25,7 @@ static const struct {
 #undef POSTGRES_STATEMENT
 };
 
-/* What a statement is run with. Texts and bytes are borrowed. */
-struct parameters {
-    int count;
-    const char *values[PARAMETERS_MAX];
-    int lengths[PARAMETERS_MAX], formats[PARAMETERS_MAX];
-    Oid types[PARAMETERS_MAX];
-    char numbers[PARAMETERS_MAX][24];
-};
-
-static void parameters_take(struct parameters *all, const char *types, va_list args)
+static void parameters_take(struct postgres_parameters *all, const char *types, va_list args)
 {
     all->count = 0;
     for (; *types != '\0'; types++) {
@@ -59,8 +49,26 @@ static void parameters_take(struct parameters *all, const char *types, va_list a
     }
 }
 
-static PGresult *statement_execute(struct postgres *postgres, enum postgres_statement which,
-                                   const struct parameters *all)
+void postgres_set(struct postgres_parameters *all, const char *types, ...)
+{
+    va_list args;
+    va_start(args, types);
+    parameters_take(all, types, args);
+    va_end(args);
+}
+
+static int statement_send(struct postgres *postgres, enum postgres_statement which,
+                          const struct postgres_parameters *all)
+{
+    char name[NAME_BYTES];
+    snprintf(name, sizeof(name), "k%d", (int)which);
+    return postgres->pq->PQsendQueryPrepared(postgres->connection, name, all->count, all->values,
+                                             all->lengths, all->formats, 1);
+}
+
+/* NULL: it is. Else what its preparing gave, to be cleared. */
+static PGresult *statement_prepare(struct postgres *postgres, enum postgres_statement which,
+                                   const struct postgres_parameters *all)
 {
     const struct postgres_library *pq = postgres->pq;
     char name[NAME_BYTES];
@@ -74,15 +82,24 @@ static PGresult *statement_execute(struct postgres *postgres, enum postgres_stat
         pq->PQclear(result);
         postgres->prepared[which] = true;
     }
-    bool has_ahead = postgres_has_ahead(postgres);
-    int sent = !has_ahead || postgres_ahead_send(postgres);
-    sent = sent && pq->PQsendQueryPrepared(postgres->connection, name, all->count, all->values,
-                                           all->lengths, all->formats, 1);
-    return has_ahead ? postgres_ahead_answer(postgres, sent) : postgres_answer(postgres, sent);
+    return NULL;
+}
+
+static PGresult *statement_execute(struct postgres *postgres, enum postgres_statement which,
+                                   const struct postgres_parameters *all)
+{
+    PGresult *unprepared = statement_prepare(postgres, which, all);
+    if (unprepared != NULL || !postgres->prepared[which])
+        return unprepared;
+    if (!postgres_has_ahead(postgres))
+        return postgres_answer(postgres, statement_send(postgres, which, all));
+    int sent = postgres_ahead_send(postgres) && statement_send(postgres, which, all);
+    return postgres_ahead_answer(postgres, sent, &(struct postgres_go){.count = 1});
 }
 
 static int statement_try(struct postgres *postgres, enum postgres_statement which,
-                         const struct parameters *all, PGresult **ret_rows, struct kg_err *err)
+                         const struct postgres_parameters *all, PGresult **ret_rows,
+                         struct kg_err *err)
 {
     const struct postgres_library *pq = postgres->pq;
     PGresult *rows = statement_execute(postgres, which, all);
@@ -106,6 +123,13 @@ static int fail_unknown(struct postgres *postgres, enum postgres_statement which
     return -ECONNRESET;
 }
 
+static int fail_lost(struct postgres *postgres, enum postgres_statement which, struct kg_err *err)
+{
+    return kg_fail(err, KG_E_DATABASE_AWAY,
+                   "state database %s: %s: the connection was lost, and the transaction with it",
+                   postgres->target->shown, statement_rows[which].act);
+}
+
 /* Who began a transaction hears that nothing of it can be. */
 static int fail_broken(struct postgres *postgres, int result)
 {
@@ -115,14 +139,12 @@ static int fail_broken(struct postgres *postgres, int result)
 }
 
 static int statement_run(struct postgres *postgres, enum postgres_statement which,
-                         const struct parameters *all, PGresult **ret_rows, struct kg_err *err)
+                         const struct postgres_parameters *all, PGresult **ret_rows,
+                         struct kg_err *err)
 {
     bool begins = postgres->ahead.begins, within = postgres_in_transaction(postgres);
     if (postgres->broken)
-        return kg_fail(
-            err, KG_E_DATABASE_AWAY,
-            "state database %s: %s: the connection was lost, and the transaction with it",
-            postgres->target->shown, statement_rows[which].act);
+        return fail_lost(postgres, which, err);
     int result = postgres_ready(postgres, err);
     if (result == 0)
         result = statement_try(postgres, which, all, ret_rows, err);
@@ -141,12 +163,68 @@ static int statement_run(struct postgres *postgres, enum postgres_statement whic
 int postgres_query(struct state *state, enum postgres_statement which, PGresult **ret_rows,
                    struct kg_err *err, const char *types, ...)
 {
-    struct parameters all;
+    struct postgres_parameters all;
     va_list args;
     va_start(args, types);
     parameters_take(&all, types, args);
     va_end(args);
     return statement_run(&postgres_own(state)->postgres, which, &all, ret_rows, err);
+}
+
+/* -- several in one go ------------------------------------------------------------------------- */
+
+/* What preparing gave where that failed. All have to be before the go begins. */
+static PGresult *statements_prepare(struct postgres *postgres, postgres_set_fn *set,
+                                    const struct postgres_go *go, enum postgres_statement *ret_last)
+{
+    struct postgres_parameters all;
+    PGresult *failed = NULL;
+    for (size_t i = 0; i < go->count && failed == NULL; i++) {
+        *ret_last = set(go->data, i, &all);
+        if (!postgres->prepared[*ret_last])
+            failed = statement_prepare(postgres, *ret_last, &all);
+        if (!postgres->prepared[*ret_last])
+            break;
+    }
+    return failed;
+}
+
+static int statements_try(struct postgres *postgres, postgres_set_fn *set,
+                          const struct postgres_go *go, struct kg_err *err)
+{
+    struct postgres_parameters all;
+    enum postgres_statement last = 0;
+    PGresult *answer = statements_prepare(postgres, set, go, &last);
+    if (answer == NULL && postgres->prepared[last]) {
+        int sent = postgres_ahead_send(postgres);
+        for (size_t i = 0; sent && i < go->count; i++)
+            sent = statement_send(postgres, set(go->data, i, &all), &all);
+        answer = postgres_ahead_answer(postgres, sent, go);
+    }
+    int result = postgres_is_good(postgres, answer)
+                     ? 0
+                     : postgres_fail(postgres, answer, statement_rows[last].act, err);
+    postgres->pq->PQclear(answer);
+    return result;
+}
+
+int postgres_run_all(struct state *state, postgres_set_fn *set, const struct postgres_go *go,
+                     struct kg_err *err)
+{
+    struct postgres *postgres = &postgres_own(state)->postgres;
+    bool begins = postgres->ahead.begins, within = postgres_in_transaction(postgres);
+    struct postgres_parameters all;
+    enum postgres_statement which = set(go->data, 0, &all);
+    if (postgres->broken)
+        return fail_lost(postgres, which, err);
+    int result = postgres_ready(postgres, err);
+    if (result == 0)
+        result = statements_try(postgres, set, go, err);
+    if (result < 0 && postgres->connection == NULL && begins && postgres_ready(postgres, err) == 0)
+        result = statements_try(postgres, set, go, err); /* nothing was done yet */
+    if (result == 0 || postgres->connection != NULL)
+        return result;
+    return within ? fail_broken(postgres, result) : fail_unknown(postgres, which, err);
 }
 
 /* -- rows -------------------------------------------------------------------------------------- */
@@ -155,7 +233,7 @@ int postgres_begin(struct state *state, enum postgres_statement which, struct po
                    struct kg_err *err, const char *types, ...)
 {
     struct postgres *postgres = &postgres_own(state)->postgres;
-    struct parameters all;
+    struct postgres_parameters all;
     PGresult *rows = NULL;
     va_list args;
     va_start(args, types);

@@ -131,11 +131,11 @@ int state_context(struct state *state, const struct state_context_query *query,
     return state_backend(state)->sessions->context(state, query, visit, data, ret_found, err);
 }
 
-int state_append(struct state *state, const struct state_append *append, state_appended_fn *visit,
-                 void *data, struct kg_err *err)
+int state_append(struct state *state, const struct state_append *appends, size_t count,
+                 state_appended_fn *visit, void *data, struct kg_err *err)
 {
     const struct state_sessions_backend *sessions = state_backend(state)->sessions;
-    return sessions->append != NULL ? sessions->append(state, append, visit, data, err) : 0;
+    return sessions->append != NULL ? sessions->append(state, appends, count, visit, data, err) : 0;
 }
 
 bool state_has_one_writer(const struct state *state)

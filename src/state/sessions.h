@@ -210,16 +210,22 @@ struct state_append {
     int64_t most;      /* entries that a session can have */
     int64_t now_ms;
 };
-/* For each, in order; tokens: of the agent's context, now. */
-typedef void state_appended_fn(void *data, int64_t seq, const char *id, int64_t tokens);
+struct state_appended {
+    int64_t seq;
+    const char *id;
+    int64_t tokens;
+};
+/* For each entry of each append, in order, maybe once more; tokens: of the agent's context, now. */
+typedef void state_appended_fn(void *data, size_t append, size_t entry,
+                               const struct state_appended *appended);
 /*
- * Entries, sums and the session in one statement, where the database is worth it; not one is
- * visited where it is not, or the session is not active or idle, or a parent is not a call of the
- * same agent that waits for its result. Then nothing was done: step by step it can be, or is
- * refused.
+ * Entries, sums and the session in one statement each, all in one go, where the database is worth
+ * it; none of an append is visited where it is not, or the session is not active or idle, or a
+ * parent is not a call of the same agent that waits for its result. Then nothing of it was done:
+ * step by step it can be, or is refused. After an error nothing that was visited is there.
  */
-int state_append(struct state *state, const struct state_append *append, state_appended_fn *visit,
-                 void *data, struct kg_err *err);
+int state_append(struct state *state, const struct state_append *appends, size_t count,
+                 state_appended_fn *visit, void *data, struct kg_err *err);
 /* Whether who writes keeps all others from writing, who then have to find a moment between. */
 bool state_has_one_writer(const struct state *state);
 

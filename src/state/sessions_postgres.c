@@ -339,21 +339,60 @@ static void append_write(const struct state_append *append, struct kg_buf *json,
     kg_json_end(&writer, ']');
 }
 
-static int pg_append(struct state *state, const struct state_append *append,
+struct append_go {
+    const struct postgres *postgres;
+    const struct state_append *appends;
+    struct kg_buf json, contents; /* of the one that is sent */
+    state_appended_fn *visit;
+    void *data;
+};
+
+static enum postgres_statement append_set_one(const struct state_append *append,
+                                              struct postgres_parameters *all)
+{
+    const struct state_entry *entry = &append->entries[0];
+    postgres_set(all, "tititttttttiib", append->session, append->now_ms, append->title,
+                 append->most, append->told, entry->id, entry->agent, entry->kind, entry->role,
+                 entry->source, entry->parent, entry->tokens, append->gap, entry->content);
+    return PG_APPEND_ONE;
+}
+
+static enum postgres_statement append_set(void *data, size_t at, struct postgres_parameters *all)
+{
+    struct append_go *go = data;
+    const struct state_append *append = &go->appends[at];
+    if (append->count == 1)
+        return append_set_one(append, all);
+    go->json.length = go->contents.length = 0;
+    append_write(append, &go->json, &go->contents);
+    postgres_set(all, "ttiitiitb", append->session, kg_buf_terminate(&go->json),
+                 (int64_t)append->count, append->now_ms, append->title, append->most, append->gap,
+                 append->told, kg_buf_view(&go->contents));
+    return PG_APPEND;
+}
+
+static void append_take(void *data, size_t at, const PGresult *rows)
+{
+    struct append_go *go = data;
+    for (int row = 0; row < go->postgres->pq->PQntuples(rows); row++)
+        go->visit(go->data, at, (size_t)row,
+                  &(struct state_appended){postgres_int_at(go->postgres, rows, row, 0),
+                                           postgres_text_at(go->postgres, rows, row, 1),
+                                           postgres_int_at(go->postgres, rows, row, 2)});
+}
+
+static int pg_append(struct state *state, const struct state_append *appends, size_t count,
                      state_appended_fn *visit, void *data, struct kg_err *err)
 {
-    kg_auto(kg_buf_free) struct kg_buf json = {0}, contents = {0};
-    struct postgres_row row;
-    append_write(append, &json, &contents);
-    int result = postgres_begin(state, PG_APPEND, &row, err, "ttiitiitb", append->session,
-                                kg_buf_terminate(&json), (int64_t)append->count, append->now_ms,
-                                append->title, append->most, append->gap, append->told,
-                                kg_buf_view(&contents));
-    if (result < 0)
-        return result;
-    while (postgres_next(&row))
-        visit(data, postgres_int(&row, 0), postgres_text(&row, 1), postgres_int(&row, 2));
-    return 0;
+    struct append_go all = {.postgres = &postgres_own(state)->postgres,
+                            .appends = appends,
+                            .visit = visit,
+                            .data = data};
+    const struct postgres_go go = {.count = count, .take = append_take, .data = &all};
+    int result = postgres_run_all(state, append_set, &go, err);
+    kg_buf_free(&all.json);
+    kg_buf_free(&all.contents);
+    return result;
 }
 
 static int pg_content_get(struct state *state, int64_t number, struct kg_buf *ret_bytes,

@@ -1,4 +1,5 @@
 """Between the two worlds: packages of the catalog as plugins, and folders of plugins as packages."""
+# also on PostgreSQL
 import io
 import json
 import os

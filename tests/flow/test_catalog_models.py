@@ -1,4 +1,5 @@
 """Models of orgs: one of the operator's, or a provider that the org brings, whose key nobody sees again."""
+# also on PostgreSQL
 import glob
 import os
 

@@ -1,4 +1,5 @@
 """Packages in the catalog: uploaded, refused, listed, disabled; of one org, of another, of the system."""
+# also on PostgreSQL
 import http.client
 import io
 import json

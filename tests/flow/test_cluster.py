@@ -235,14 +235,25 @@ class Away(FlowTest):
             self.assert_error((lambda s, a: (s, a["error"]))(*node.api("GET", "/sessions")), 503, "database_away")
 
     def test_server_without_connections_left_is_away_and_then_is_not(self):
-        with postgres.Server() as server, Node(server) as node:
-            node.new()
-            server.stop()
-            server.start("max_connections=4", "superuser_reserved_connections=0")
-            wait_for(lambda: node.full("GET", "/sessions")[0] in (200, 503), "an answer")
-            server.stop()
-            server.start()
-            wait_for(lambda: node.full("GET", "/sessions")[0] == 200, "the database's return")
+        """A user without rights of his own, whom the server refuses every connection for a while."""
+        with postgres.Server() as server:
+            server.ask("CREATE ROLE plain LOGIN CREATEROLE")
+            server.ask("CREATE DATABASE plain OWNER plain")
+            with Node(server, f"postgres://plain@/plain?host={server.base}") as node:
+                session = node.new()
+                self.assertLess(node.say(session, "before")[0], 300)
+                server.ask("ALTER ROLE plain CONNECTION LIMIT 0")
+                server.ask("SELECT pg_terminate_backend(pid, 60000) FROM pg_stat_activity WHERE usename = 'plain'")
+                for method, path in (("GET", "/sessions"), ("GET", f"/sessions/{session}/entries")):
+                    status, headers = node.full(method, path)
+                    self.assertEqual((status, headers["Retry-After"] is not None), (503, True), path)
+                status, answer = node.say(session, "lost")
+                self.assert_error((status, answer["error"]), 503, "database_away")
+                self.assertIn("too many connections", answer["error"]["message"])
+                self.assertEqual(node.full("GET", "/status")[0], 200)
+                server.ask("ALTER ROLE plain CONNECTION LIMIT -1")
+                wait_for(lambda: node.say(session, "after")[0] < 300, "the connections' return")
+                self.assertEqual(node.said(session), ["before", "after"])
 
 
 if __name__ == "__main__":

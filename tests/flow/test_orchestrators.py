@@ -1,5 +1,6 @@
 """Orchestrators: from an uploaded package to a chat with tool calls, as the catalog's document goes about it; what
 its table of troubles says, row by row; changes, versions, reloads and what dies meanwhile."""
+# also on PostgreSQL
 import http.client
 import json
 import os

@@ -1,4 +1,5 @@
 """Turns: a user's message, a model's answers, and the tools that it calls in between."""
+# also on PostgreSQL
 import contextlib
 import json
 import threading
