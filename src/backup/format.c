@@ -37,7 +37,7 @@ int backup_writer_begin(struct backup_writer *writer, int fd, struct kg_str head
     kg_auto(kg_buf_free) struct kg_buf start = {0};
     *writer = (struct backup_writer){.fd = fd};
     if (sodium_init() < 0)
-        return kg_fail(err, KG_E_INTERNAL, "libsodium does not start");
+        return kg_fail(err, KG_E_INTERNAL, "libsodium failed to initialize");
     crypto_hash_sha256_init(&writer->hash);
     kg_buf_text(&start, MAGIC);
     backup_format_encode(&start, BACKUP_VERSION, 4);
@@ -101,7 +101,7 @@ static int backup_format_fill(struct backup_reader *reader, struct kg_err *err)
     if (got < 0)
         return kg_fail_errno(err, errno, "backup %s: read", reader->path);
     if (got == 0)
-        return backup_format_refuse(reader, "it is cut off", err);
+        return backup_format_refuse(reader, "it is truncated", err);
     reader->at = 0;
     reader->filled = (size_t)got;
     return 0;
@@ -167,7 +167,7 @@ int backup_reader_open(struct backup_reader *reader, const char *path, struct kg
 {
     *reader = (struct backup_reader){.fd = -1, .path = path};
     if (sodium_init() < 0)
-        return kg_fail(err, KG_E_INTERNAL, "libsodium does not start");
+        return kg_fail(err, KG_E_INTERNAL, "libsodium failed to initialize");
     reader->fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
     if (reader->fd < 0) {
         int result = kg_fail_errno(err, errno, "backup %s: open", path);
@@ -195,7 +195,7 @@ static int backup_format_read_end(struct backup_reader *reader, struct kg_err *e
     if (result == 0 && memcmp(hash, written, sizeof(hash)) != 0)
         result = backup_format_refuse(reader, "it was changed or is damaged", err);
     if (result == 0 && (reader->at < reader->filled || read(reader->fd, &more, 1) != 0))
-        result = backup_format_refuse(reader, "something follows its end", err);
+        result = backup_format_refuse(reader, "there is data after its end", err);
     return result;
 }
 

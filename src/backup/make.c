@@ -1,8 +1,8 @@
 /*
  * Makes a backup: walks the home, whatever is in it, and leaves out what belongs to a running
- * process, the key of the secrets, and what is no file. Databases are copied as SQLite sees them,
- * so that writers may go on; the daemon's own comes first, since the audit log may be ahead of the
- * head that it has, and not behind.
+ * process, the key of the secrets, and what is not a file. Databases are copied as SQLite sees
+ * them, so that writers may go on; the daemon's own comes first, since the audit log may be ahead
+ * of the head that it has, and not behind.
  */
 #include "backup/internal.h"
 
@@ -140,7 +140,7 @@ static int make_put_any(struct making *making, const char *path, int depth, stru
     if (make_is_left_out(making, path))
         return 0;
     if (lstat(path, &there) < 0) /* it may have gone since it was listed */
-        return errno == ENOENT ? 0 : kg_fail_errno(err, errno, "back up %s: look at it", path);
+        return errno == ENOENT ? 0 : kg_fail_errno(err, errno, "back up %s: stat it", path);
     if (S_ISDIR(there.st_mode)) {
         int result = begin_entry(making, path, &there, BACKUP_FOLDER, err);
         return result < 0 ? result : make_walk(making, path, depth + 1, err);
@@ -230,7 +230,7 @@ int backup_make(const struct config_paths *paths, const char *file, struct backu
     backup_roots_find(paths, &making.roots);
     int result = 0;
     if (access(making.file, F_OK) == 0) {
-        kg_fail(err, KG_E_CONFLICT, "%s is there already", making.file);
+        kg_fail(err, KG_E_CONFLICT, "%s already exists", making.file);
         result = kg_hint(err, "choose another name, or remove it first");
     }
     if (result == 0)

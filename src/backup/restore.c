@@ -103,7 +103,7 @@ static int check_empty(void *data, const char *folder, const char *name, struct 
         return 0;
     if (S_ISDIR(there.st_mode))
         return each_child(path, check_empty, data, err);
-    kg_fail(err, KG_E_CONFLICT, "there is a home already: %s", path);
+    kg_fail(err, KG_E_CONFLICT, "there is already a home in %s", path);
     return kg_hint(err, "restore with --home into an empty folder, or with --force, which keeps a "
                         "copy of what is there");
 }

@@ -64,6 +64,17 @@ struct kg_str {
     (int)((str).length < (max) ? (str).length : (max)), (str).data /* for "%.*s", at most max */
 #define KG_STR_NULL ((struct kg_str){NULL, 0})
 
+/* How much of a text that others chose goes into a message; as bytes, and for "%" KG_S_NAME. */
+#define KG_CUT_NAME  64
+#define KG_CUT_WORD  128 /* a package, an argument */
+#define KG_CUT_PATH  256 /* a path, an address */
+#define KG_CUT_CAUSE 400 /* what somebody else says about it */
+#define KG_CUT_LINE  1024
+#define KG_S_NAME    ".64s"
+#define KG_S_WORD    ".128s"
+#define KG_S_PATH    ".256s"
+#define KG_S_CAUSE   ".400s"
+
 static inline struct kg_str kg_str(const char *text)
 {
     return (struct kg_str){text, text ? strlen(text) : 0};
@@ -340,7 +351,7 @@ struct kg_option {
 #name, offsetof(type, name), least, most, preset                                           \
     }
 void kg_options_preset(const struct kg_option *rows, void *options);
-/* For options that are no numbers, too. */
+/* For options that are not numbers, too. */
 int kg_option_split(const char *word, struct kg_str *ret_name, const char **ret_value,
                     struct kg_err *err);
 int kg_option_set(const struct kg_option *rows, struct kg_str name, const char *value,

@@ -13,7 +13,7 @@ int kg_read_fd(int fd, const char *path, size_t max, struct kg_buf *ret_text, st
 {
     struct stat status;
     if (fstat(fd, &status) < 0)
-        return kg_fail_errno(err, errno, "look at %s", path);
+        return kg_fail_errno(err, errno, "stat %s", path);
     if (S_ISDIR(status.st_mode))
         return kg_fail_errno(err, EISDIR, "read %s", path);
     if (!S_ISREG(status.st_mode)) /* a fifo would keep us waiting for its writer */

@@ -1,4 +1,4 @@
-/* Who knows what must not be shown tells the log, which lies below him. */
+/* Whoever knows what must not be shown tells the log, which lies below. */
 #ifndef KAGED_LOG_HIDE_H
 #define KAGED_LOG_HIDE_H
 

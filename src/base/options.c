@@ -30,7 +30,7 @@ int kg_option_set(const struct kg_option *rows, struct kg_str name, const char *
     while (rows->name != NULL && !kg_str_is(name, rows->name))
         rows++;
     if (rows->name == NULL)
-        return kg_fail(err, KG_E_USAGE, "there is no option %.*s", KG_STR_CUT(name, 64));
+        return kg_fail(err, KG_E_USAGE, "there is no option %.*s", KG_STR_CUT(name, KG_CUT_NAME));
     if (!kg_str_to_int(kg_str(value), &number) || number < rows->least || number > rows->most)
         return kg_fail(err, KG_E_USAGE, "%s is a number from %lld to %lld", rows->name,
                        (long long)rows->least, (long long)rows->most);

@@ -1,4 +1,4 @@
-/* The list of what is wrong with a file: bounded, sorted by place, owned by who asked for it. */
+/* The list of what is wrong with a file: bounded, sorted by place, owned by the caller. */
 #include "base/problems.h"
 
 #include <errno.h>

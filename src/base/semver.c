@@ -386,7 +386,7 @@ struct kg_semver_range *kg_semver_range_parse(struct kg_str text, struct kg_err 
     struct reader reader = {.text = {range->text, text.length}};
     if (text.length <= KG_SEMVER_BYTES_MAX && read_range(range, &reader))
         return range;
-    kg_fail(err, KG_E_USAGE, "\"%.*s\" is not a range of versions", KG_STR_CUT(text, 64));
+    kg_fail(err, KG_E_USAGE, "\"%.*s\" is not a range of versions", KG_STR_CUT(text, KG_CUT_NAME));
     kg_hint(err, "write it like ^1.2.0, ~1.2, >=1.2 <3 or 1.x || 2.x");
     kg_semver_range_free(range);
     return NULL;

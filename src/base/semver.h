@@ -27,7 +27,7 @@ struct kg_semver_range *kg_semver_range_parse(struct kg_str text, struct kg_err 
 void kg_semver_range_free(struct kg_semver_range *range);
 /*
  * Whether the version is in the range. A prerelease is only where the range names one of the same
- * major, minor and patch: who writes ^1.2.3 does not ask for 1.3.0-beta.
+ * major, minor and patch: ^1.2.3 does not ask for 1.3.0-beta.
  */
 bool kg_semver_range_has(const struct kg_semver_range *range, const struct kg_semver *version);
 

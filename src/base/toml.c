@@ -201,7 +201,7 @@ static int toml_unexpected(struct toml *toml, const char *expected)
 
 static int control_character(struct toml *toml, const char *where)
 {
-    return toml_fail_at(toml, here(toml), "the control character 0x%02X cannot stand in %s",
+    return toml_fail_at(toml, here(toml), "the control character 0x%02X is not allowed in %s",
                         (unsigned char)*toml->at, where);
 }
 
@@ -570,7 +570,7 @@ static int toml_read_number(struct toml *toml, struct kg_str token, struct kg_no
         return toml_fail_at(toml, place, "%s is not a value%s", quoted,
                             strchr("+-.0123456789", token.data[0])
                                 ? ": a number, date or time is written wrongly"
-                                : "; text must stand in quotes");
+                                : "; text must be quoted");
     }
     struct kg_str digits = kg_buf_view(&toml->text);
     bool is_float = base == 10 && (memchr(digits.data, '.', digits.length) != NULL ||

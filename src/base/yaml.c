@@ -128,7 +128,7 @@ static int fail_plainly(struct yaml *yaml)
         return 0;
     yaml->place = move_cursor(&problem, yaml->text, parser->problem_mark.index);
     if (problem.byte < yaml->text.length && yaml->text.data[problem.byte] == '\t')
-        return fail_here(yaml, "a tab stands here, where YAML takes spaces only");
+        return fail_here(yaml, "there is a tab here; YAML allows only spaces");
     if (strstr(parser->context, "quoted scalar") == NULL || problem.byte < yaml->text.length)
         return 0;
     yaml->place = move_cursor(&context, yaml->text, parser->context_mark.index);
@@ -166,7 +166,8 @@ static int fail_as_libyaml(struct yaml *yaml)
                                                       : yaml->text.length);
     else
         yaml->place = move_cursor(&start, yaml->text, parser->problem_mark.index);
-    return fail_here(yaml, "%s%s%s", parser->problem ? parser->problem : "libyaml has no memory",
+    return fail_here(yaml, "%s%s%s",
+                     parser->problem ? parser->problem : "libyaml ran out of memory",
                      parser->context ? " " : "", parser->context ? parser->context : "");
 }
 
@@ -403,7 +404,7 @@ static bool scan_prefixed(struct kg_str text, int64_t *ret_value, bool *ret_fits
     return true;
 }
 
-/* Leaves out empty if text is no number. */
+/* Leaves out empty if text is not a number. */
 static int resolve_number(struct yaml *yaml, struct kg_str text, struct kg_buf *out)
 {
     int64_t value = 0;

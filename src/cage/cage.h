@@ -216,8 +216,6 @@ struct cage_limits {
     enum cage_limits_mode mode;
     char words[KG_ERR_MESSAGE_MAX]; /* how, and why not better */
 };
-/* What this process would get as a daemon. Looks only; cage_spawner_limits knows what is so. */
-void cage_limits_probe(struct cage_limits *ret_limits);
 
 /* -- plan -------------------------------------------------------------------------------------- */
 
@@ -236,7 +234,7 @@ bool cage_plan_has_network(const struct cage_plan *plan);
  */
 char **cage_plan_sees(const struct cage_plan *plan);
 bool cage_sees(char *const *sees, const char *path); /* it, or a part of it */
-/* Whether it, or a part of it, may be written by who has that plan. */
+/* Whether it, or a part of it, may be written by a child with that plan. */
 bool cage_could_write(char *const *sees, const char *path);
 /* The plan as text, one step a line, for golden files and for people. */
 void cage_plan_print(const struct cage_plan *plan, struct kg_buf *out);
@@ -314,7 +312,7 @@ struct cage_exit {
     uint32_t fork_refusals; /* how often the limit of processes refused a new one */
 };
 
-/* Sockets of a child's network that are no listener of its plan. */
+/* Sockets of a child's network that are not listeners of its plan. */
 enum cage_socket {
     CAGE_SOCKET_NAMES = 1 << 16, /* UDP port 53: answers who is where */
     CAGE_SOCKET_ALL,             /* what was redirected arrives here; the kernel knows its target */

@@ -7,6 +7,7 @@
  *   v1, as root     a folder "kaged" below our own group, in each controller's hierarchy
  */
 #include "cage/cgroup.h"
+#include "cage/internal.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -173,7 +174,7 @@ static int own_folder(const struct tables *tables, const char *controller, char 
         return 0;
     }
     return kg_fail(err, KG_E_CAGE, "%s: our group %.*s is not mounted", what,
-                   KG_STR_CUT(path, 128));
+                   KG_STR_CUT(path, KG_CUT_WORD));
 }
 
 /* -- files of a group -------------------------------------------------------------------------- */

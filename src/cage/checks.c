@@ -127,14 +127,14 @@ static const char *first_line(struct kg_buf *text)
 {
     char *line = kg_buf_terminate(text);
     line[strcspn(line, "\n")] = '\0';
-    return line[0] != '\0' ? line : "it failed without a word";
+    return line[0] != '\0' ? line : "it failed without a message";
 }
 
 static void check_bwrap(struct look *look, struct cage_check *check)
 {
     kg_auto(kg_free) char *path = cage_tool_path("bwrap");
     if (path == NULL) {
-        found(check, "bwrap is not on this machine");
+        found(check, "bwrap is not installed");
         miss(check, "install the package bubblewrap");
         return;
     }
@@ -147,7 +147,7 @@ static void check_bwrap(struct look *look, struct cage_check *check)
         return;
     }
     found(check, "%s cannot be run: %s", path, first_line(&version));
-    miss(check, "install the package bubblewrap anew");
+    miss(check, "reinstall the package bubblewrap");
 }
 
 static void checks_check_options(struct look *look, struct cage_check *check)
@@ -161,11 +161,11 @@ static void checks_check_options(struct look *look, struct cage_check *check)
     for (size_t i = 0; i < KG_COUNT(needed); i++) {
         if (strstr(look->help.data, needed[i]) != NULL)
             continue;
-        found(check, "%s does not know %s", look->facts->bwrap, needed[i]);
+        found(check, "%s does not support %s", look->facts->bwrap, needed[i]);
         miss(check, "install bubblewrap 0.8 or newer");
         return;
     }
-    found(check, "bwrap knows all that a cage needs");
+    found(check, "bwrap has every option that a cage needs");
 }
 
 /* By kaged-spawner, as for every cage: where AppArmor forbids them, its profile lets it alone. */
@@ -207,7 +207,7 @@ static void check_seccomp(struct look *look, struct cage_check *check)
 {
     (void)look;
     if (prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, NULL, 0, 0) < 0 && errno == EFAULT) {
-        found(check, "the kernel takes filters of system calls");
+        found(check, "the kernel supports seccomp filters");
         return;
     }
     found(check, "the kernel has no seccomp filters");
@@ -219,7 +219,7 @@ static void check_proc(struct look *look, struct cage_check *check)
     (void)look;
     kg_auto(kg_free) char *children = kg_format("/proc/self/task/%d/children", getpid());
     if (access(children, R_OK) == 0) {
-        found(check, "/proc tells whose child is whose");
+        found(check, "/proc lists the children of processes");
         return;
     }
     found(check, "read %s: %s", children, strerror(errno));
@@ -233,7 +233,8 @@ static void check_landlock(struct look *look, struct cage_check *check)
     if (version > 0) {
         look->facts->landlock = (unsigned)version;
         found(check, "Landlock, version %ld%s", version,
-              version < LANDLOCK_TRUNCATION ? ": it cannot keep files from being cut short" : "");
+              version < LANDLOCK_TRUNCATION ? ": it cannot prevent files from being truncated"
+                                            : "");
         return;
     }
     found(check, "%s",
@@ -277,11 +278,11 @@ static void check_idmap(struct look *look, struct cage_check *check)
 static void check_kernel_log(struct look *look, struct cage_check *check)
 {
     static const char *const words[] = {
-        [CAGE_KERNEL_LOG_TELLS] = "the kernel's audit log tells of refused files and programs",
-        [CAGE_KERNEL_LOG_OFF] = "the kernel's audit log is off, or older than Landlock's part of "
-                                "it: refused files and programs are not known",
-        [CAGE_KERNEL_LOG_NOT_OURS] = "the kernel's audit log is not for us: refused files and "
-                                     "programs are not known",
+        [CAGE_KERNEL_LOG_TELLS] = "the kernel's audit log reports refused files and programs",
+        [CAGE_KERNEL_LOG_OFF] = "the kernel's audit log is off, or too old to report Landlock: "
+                                "refused files and programs are not reported",
+        [CAGE_KERNEL_LOG_NOT_OURS] = "the kernel's audit log is not readable for us: refused files "
+                                     "and programs are not reported",
     };
     (void)look;
     kg_auto(kg_close) int fd = -1;
@@ -312,7 +313,7 @@ static void check_helper(struct cage_check *check, const char *path, const char 
         return;
     }
     found(check, "%s is neither beside this program nor in %s", name, KAGED_LIBEXEC);
-    miss(check, "install kaged whole: make install");
+    miss(check, "install all of kaged: make install");
 }
 
 static void check_shim(struct look *look, struct cage_check *check)
@@ -336,7 +337,7 @@ static void check_nft(struct look *look, struct cage_check *check)
         found(check, "%s", look->facts->nft);
         return;
     }
-    found(check, "nft is not on this machine");
+    found(check, "nft is not installed");
     degrade(check, "plugins that declare all hosts or all ports of one are refused",
             "install the package nftables");
 }
@@ -420,7 +421,7 @@ static void check_folders(struct look *look, struct cage_check *check)
               "choose a folder that the daemon may write to with --home, or fix its permissions");
         return;
     }
-    found(check, "the daemon may write where it has to");
+    found(check, "the daemon may write to all its folders");
 }
 
 /* -- the table --------------------------------------------------------------------------------- */

@@ -75,12 +75,12 @@ static int cage_files_check_kind(const struct files *files, const struct file *f
     if (kind == CAGE_FILE_NONE && file->own && file->write)
         return 0; /* it is made before the start */
     if (real == NULL || kind == CAGE_FILE_NONE) {
-        int result = cage_files_refuse(files, file, "it is not there");
-        kg_hint(files->err, "make it, or take this capability from the plugin");
+        int result = cage_files_refuse(files, file, "it does not exist");
+        kg_hint(files->err, "create it, or remove this capability from the plugin");
         return result;
     }
     if (strcmp(real, file->path) != 0) {
-        int result = cage_files_refuse(files, file, "there is a link in this path");
+        int result = cage_files_refuse(files, file, "this path contains a symbolic link");
         kg_hint(files->err, "use the real path, %s", real);
         return result;
     }
@@ -145,7 +145,7 @@ static int check_roots(const struct files *files, struct file *file)
     if (!files->facts->is_root || !file->write || file->roots ||
         !files->facts->host->is_roots(file->path))
         return 0;
-    int result = cage_files_refuse(files, file, "it is root's own");
+    int result = cage_files_refuse(files, file, "it belongs to root");
     kg_hint(files->err,
             "give it to another user, or list it in sandbox.root_writable of config.toml");
     return result;
@@ -166,7 +166,7 @@ static int cage_files_check_file(struct files *files, struct file *file)
     if (!file->own && (result = cage_files_check_kept(files, file)) < 0)
         return result;
     if (file->write && cage_words_have(&files->plan->executables, file->path))
-        return cage_files_refuse(files, file, "a program that it runs cannot be written");
+        return cage_files_refuse(files, file, "it cannot write a program that it runs");
     return check_roots(files, file);
 }
 

@@ -117,7 +117,7 @@ static void open_socket(struct gate_cage *cage, uint32_t index, int fd)
     if (socket->source.on_ready == NULL || flags < 0 ||
         fcntl(fd, F_SETFL, flags | O_NONBLOCK) < 0 ||
         gate_watch(cage->gate, &socket->source, EPOLLIN) < 0) {
-        kg_log(KG_WARN, "network gatekeeper: socket %u of a cage is of no use", index);
+        kg_log(KG_WARN, "network gatekeeper: socket %u of a cage cannot be used", index);
         gate_unwatch(cage->gate, &socket->source);
         free(socket);
         return;
@@ -317,7 +317,7 @@ static void copy_hosts(struct gate_cage *cage, const struct cage_network *networ
         const struct cage_listener *item = &network->items[i];
         cage->hosts[i].host = kg_strdup(item->host);
         cage->hosts[i].port = item->port;
-        /* One that cannot be read is no address of anything, and matches none. */
+        /* One that cannot be read is not an address, and matches none. */
         gate_address_parse(item->address, item->port, &cage->hosts[i].address);
     }
 }

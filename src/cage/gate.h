@@ -67,8 +67,8 @@ void gate_free(struct gate *gate); /* after its cages */
 struct gate_cage *gate_cage_new(struct gate *gate, const struct cage_plan *plan,
                                 gate_event_fn *on_event, void *data);
 /*
- * Its connections are made whether or not they can be told now, and are told later: for who has to
- * say that nothing can be told. Before the first socket.
+ * Its connections are made whether or not they can be told now, and are told later: for a caller
+ * that has to say that nothing can be told. Before the first socket.
  */
 void gate_cage_tell_later(struct gate_cage *cage);
 /*

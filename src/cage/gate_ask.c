@@ -64,8 +64,8 @@ void gate_ask_about(struct gate_cage *cage, struct gate_target *target)
         question = gate_ask_question_new(cage, target);
     target->declare = target->host;
     if (question == NULL || question->answer == ANSWER_NO) {
-        target->denied = question ? "the operator was asked, and did not give it"
-                                  : "the operator was asked of too many hosts already";
+        target->denied = question ? "the operator was asked, and declined"
+                                  : "the operator was already asked about too many hosts";
     } else if (question->answer == ANSWER_YES) {
         target->trust = gate_trust_of(target->host);
     } else if (question->waiting_count == WAITING_MAX) {

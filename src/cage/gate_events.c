@@ -191,7 +191,7 @@ void gate_tell_last(struct gate_cage *cage)
 {
     loop_timer_stop(cage->gate->relay, &cage->mailbox->rest);
     gate_events_tell_rest(cage->mailbox);
-    /* Who closes it takes what is there. */
+    /* Whoever closes it takes what is there. */
     loop_timer_stop(cage->gate->relay, &cage->mailbox->post);
 }
 

@@ -102,7 +102,7 @@ struct gate_lookup {
 
 struct gate_resolver;
 struct gate_resolver *gate_resolver_new(struct loop *relay);
-/* `done` comes at once for what is no name; it owns the look-up. */
+/* `done` comes at once for what is not a name; it owns the look-up. */
 void gate_resolver_ask(struct gate_resolver *resolver, struct gate_lookup *lookup);
 /* True if it had not begun: then it is the caller's again. */
 bool gate_resolver_withdraw(struct gate_resolver *resolver, struct gate_lookup *lookup);

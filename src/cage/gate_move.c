@@ -13,8 +13,10 @@
 #include <unistd.h>
 
 #define BYTES_PER_TURN (4 * GATE_SCRATCH_BYTES) /* of one direction; also what a pipe holds */
-#define STREAM_BYTES   (GATE_SCRATCH_BYTES / 4) /* a side that sends less at a time is no stream */
-#define PIPES_SPARE    8                        /* empty ones that are kept for the next stream */
+#define STREAM_BYTES                                                                               \
+    (GATE_SCRATCH_BYTES / 4) /* a side that sends less at a time is not a stream                   \
+                              */
+#define PIPES_SPARE 8        /* empty ones that are kept for the next stream */
 
 /* -- pipes ------------------------------------------------------------------------------------- */
 

@@ -280,7 +280,7 @@ static void watch_idle(struct gate_connection *connection)
     uint64_t limit = idle_limit(connection), now = loop_now_ms(relay);
     uint64_t idle = now - connection->moved_ms;
     if (limit != 0 && idle >= limit) {
-        gate_relay_end(connection, true, "no byte for too long");
+        gate_relay_end(connection, true, "it was idle for too long");
         return;
     }
     uint64_t wait = limit != 0 ? limit - idle : HALF_OPEN_IDLE_MS;

@@ -54,7 +54,7 @@ static const char *judge_one(struct gate_lookup *lookup, const union gate_addres
     if (!is_own) {
         int own = gate_address_is_own(address);
         if (own < 0)
-            return "it cannot be told whether it is an address of this host";
+            return "it is not known whether it is an address of this host";
         is_own = own > 0;
     }
     const char *reason = gate_verdict(lookup->trust, class, is_own, lookup->private_networks);
@@ -274,7 +274,7 @@ void gate_resolver_ask(struct gate_resolver *resolver, struct gate_lookup *looku
         lookup->done(lookup);
     } else if (!enqueue(resolver, lookup)) {
         lookup->found = GATE_FOUND_NOTHING;
-        snprintf(lookup->reason, sizeof(lookup->reason), "no thread to look up the name");
+        snprintf(lookup->reason, sizeof(lookup->reason), "there is no thread to look up the name");
         lookup->done(lookup);
     }
 }

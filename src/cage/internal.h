@@ -446,7 +446,7 @@ const struct cage_owner *cage_stage_owner(const struct cage_stage *stage);
  * below it: read-only, or to be written and not executed. The cage's user is shown as its owner:
  * the daemon's, if that is not root, else whoever the thing belongs to; or, if it is a part of what
  * `whole` is open on, which is not -1 then, whoever that belongs to. *ret_path is owned. -ENOTSUP:
- * it cannot be shown as his, so that only one who is the same user always may have it.
+ * it cannot be shown as his, so that only one that is always the same user may have it.
  */
 int cage_stage_add(struct cage_stage *stage, int room, int source, int whole, bool write,
                    struct cage_user user, char **ret_path, struct kg_err *err);
@@ -542,5 +542,8 @@ int cage_redirect_start(const struct cage_network *network, struct cage_redirect
 int cage_redirect_wait(const struct cage_redirect *redirect, struct kg_err *err);
 /* Lets a packet socket see only what tells of a refused connection. 0 or a negative errno. */
 int gate_refused_filter(int fd);
+
+/* What this process would get as a daemon. Looks only; cage_spawner_limits knows what is so. */
+void cage_limits_probe(struct cage_limits *ret_limits);
 
 #endif

@@ -54,7 +54,7 @@ static int open_source(const struct cage_step *step, struct kg_err *err)
                            .resolve = RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS};
     kg_auto(kg_close) int fd = (int)syscall(SYS_openat2, AT_FDCWD, path, &how, sizeof(how));
     if (fd < 0 && errno == ELOOP)
-        return kg_fail(err, KG_E_REFUSED, "open %s: there is a link in this path", path);
+        return kg_fail(err, KG_E_REFUSED, "open %s: this path contains a symbolic link", path);
     if (fd < 0)
         return kg_fail_errno(err, errno, "open %s", path);
     struct stat status;
@@ -80,7 +80,7 @@ static int check_not_roots(const struct cage_step *step, const struct cage_stage
         return kg_fail_errno(err, errno, "stat %s", step->source);
     if (status.st_uid != 0)
         return 0;
-    return kg_fail(err, KG_E_REFUSED, "write %s: it is root's own", step->source);
+    return kg_fail(err, KG_E_REFUSED, "write %s: it belongs to root", step->source);
 }
 
 /* O_PATH asks for no right to the thing itself; a cage of it would. */
@@ -129,7 +129,7 @@ static int identify(struct cage_source *source, struct kg_err *err)
     return 0;
 }
 
-/* What a part belongs to: its fd in *ret_whole, which is -1 for what is no part. */
+/* What a part belongs to: its fd in *ret_whole, which is -1 for what is not a part. */
 static int find_whole(const struct launch *launch, size_t at, int *ret_whole, struct kg_err *err)
 {
     const struct cage_step *steps = launch->plan->steps.items;

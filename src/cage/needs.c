@@ -1,7 +1,7 @@
 /*
  * What of the host somebody needed who tried something in a cage that is watched, judged by what
- * was in the cage and what is on the host. A probe of what is nowhere is no need, nor is what
- * programs look at everywhere: noise.def.
+ * was in the cage and what is on the host. A probe of what exists nowhere is not a need, nor is
+ * what programs look at everywhere: noise.def.
  */
 #include "cage/internal.h"
 
@@ -44,7 +44,7 @@ const char *cage_noise_of(const char *path)
             return noises[i].why;
     for (size_t i = 0; i < KG_COUNT(caches); i++)
         if (has_part(path, caches[i]))
-            return "a cache, which is made anew where there is none";
+            return "a cache, which is created where it is missing";
     return NULL;
 }
 

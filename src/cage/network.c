@@ -147,7 +147,7 @@ static int network_add_name(struct planning *planning, const struct cage_reach *
 {
     char address[INET6_ADDRSTRLEN];
     if (!network_is_name(reach->host))
-        return kg_fail(err, KG_E_CAGE, "plugin %s: network: \"%.40s\" is not a host name",
+        return kg_fail(err, KG_E_CAGE, "plugin %s: network: \"%" KG_S_NAME "\" is not a host name",
                        planning->policy->name, reach->host);
     address_of_name(planning, reach->host, address);
     return network_add_listener(planning, reach->host, address, reach->port, err);

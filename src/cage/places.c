@@ -1,4 +1,5 @@
-/* One table says which places of the system are a plugin's to have: who asks elsewhere may drift.
+/* One table says which places of the system are a plugin's to have: a second list elsewhere could
+ * drift.
  */
 #include "cage/internal.h"
 

@@ -121,7 +121,7 @@ static int add_trees(const struct cage_policy *policy, struct cage_steps *steps,
         const struct cage_tree *tree = &policy->trees[i];
         kg_auto(kg_free) char *real = host->real(tree->source);
         if (real == NULL || host->kind(tree->source) != CAGE_FILE_FOLDER)
-            return kg_fail(err, KG_E_CAGE, "plugin %s: folder %s, for its %s, is not there",
+            return kg_fail(err, KG_E_CAGE, "plugin %s: folder %s, for its %s, does not exist",
                            policy->name, tree->source, tree->path);
         if (!cage_path_plain(tree->path) || strcmp(real, tree->source) != 0)
             return kg_fail(err, KG_E_CAGE,
@@ -203,12 +203,13 @@ static int check_install_dir(const struct cage_policy *policy, const struct cage
                        policy->name, folder);
     kg_auto(kg_free) char *real = host->real(folder);
     if (real == NULL || host->kind(folder) != CAGE_FILE_FOLDER)
-        return kg_fail(err, KG_E_CAGE, "plugin %s: install folder %s is not there", policy->name,
+        return kg_fail(err, KG_E_CAGE, "plugin %s: install folder %s does not exist", policy->name,
                        folder);
     if (strcmp(real, folder) == 0)
         return 0;
-    int result = kg_fail(err, KG_E_CAGE, "plugin %s: install folder %s has a link in its path",
-                         policy->name, folder);
+    int result =
+        kg_fail(err, KG_E_CAGE, "plugin %s: install folder %s has a symbolic link in its path",
+                policy->name, folder);
     kg_hint(err, "use the real path, %s", real);
     return result;
 }
@@ -255,7 +256,8 @@ static int plan_add_env(const struct cage_policy *policy, struct cage_words *wor
     for (const char *const *entry = policy->env; entry != NULL && *entry != NULL; entry++) {
         const char *equals = strchr(*entry, '=');
         if (equals == NULL || equals == *entry)
-            return kg_fail(err, KG_E_CAGE, "plugin %s: environment: \"%.40s\" is not NAME=value",
+            return kg_fail(err, KG_E_CAGE,
+                           "plugin %s: environment: \"%" KG_S_NAME "\" is not NAME=value",
                            policy->name, *entry);
         if (words->count == CAGE_WORDS_MAX)
             return kg_fail(err, KG_E_CAGE, "plugin %s: its environment has more than %d entries",

@@ -125,7 +125,7 @@ static bool cage_program_is_granted(const struct search *search, const char *pat
 
 static int fail_missing(struct search *search, const char *program)
 {
-    int result = kg_fail(search->err, KG_E_CAGE, "plugin %s: program %s is not on this machine",
+    int result = kg_fail(search->err, KG_E_CAGE, "plugin %s: program %s is not installed",
                          search->policy->name, program);
     kg_hint(search->err,
             "install it in /usr/bin or /usr/local/bin, or ship it in the plugin's folder");
@@ -135,7 +135,7 @@ static int fail_missing(struct search *search, const char *program)
 /* Most often it was not compiled yet. */
 static int fail_unbuilt(struct search *search, const char *program)
 {
-    int result = kg_fail(search->err, KG_E_CAGE, "plugin %s: program %s is not there",
+    int result = kg_fail(search->err, KG_E_CAGE, "plugin %s: program %s does not exist",
                          search->policy->name, program);
     kg_hint(search->err,
             "build it, such as by make or npm run build, or fix command in the manifest");
@@ -361,7 +361,7 @@ static size_t split_words(char *text, const char *ret_words[WORDS_MAX])
     return count;
 }
 
-/* What env would run: the first word that is no option and no NAME=value. */
+/* What env would run: the first word that is neither an option nor NAME=value. */
 static int add_env_program(struct search *search, const char *const *words, size_t count,
                            unsigned depth)
 {

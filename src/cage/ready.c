@@ -220,7 +220,7 @@ static void place_fds(int fds[CAGE_FDS])
         ready_give_up("close fds");
 }
 
-/* Ahead of bwrap comes the shim, which is no file that a path leads to. */
+/* Ahead of bwrap comes the shim, which is not a file that a path leads to. */
 static void execute(const struct cage_ready *ready, char *const *argv)
 {
     static char *const no_environment[] = {NULL};

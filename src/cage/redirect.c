@@ -51,7 +51,7 @@ static void write_rules(const struct cage_network *network, struct kg_buf *out)
     kg_buf_text(out, "}\n}\n");
 }
 
-/* nft is no root in the cage's namespace either: the one right that it needs goes with it. */
+/* nft is not root in the cage's namespace either: the one right that it needs goes with it. */
 static int keep_right(void)
 {
     struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
@@ -135,5 +135,5 @@ int cage_redirect_wait(const struct cage_redirect *redirect, struct kg_err *err)
     if (status == 0)
         return 0;
     return kg_fail(err, KG_E_CAGE, "run %s: %s", redirect->nft,
-                   said[0] != '\0' ? said : "it failed without a word");
+                   said[0] != '\0' ? said : "it failed without a message");
 }

@@ -163,7 +163,7 @@ static void take_exited(struct cage_spawner *spawner, const struct cage_event *e
         spawner_end_child(at, &how, event->error[0] != '\0' ? event->error : NULL);
 }
 
-/* Who does not take sockets does not get them. */
+/* Whoever does not take sockets does not get them. */
 static void take_socket(struct cage_spawner *spawner, const struct cage_event *event,
                         int fds[CAGE_MESSAGE_FDS])
 {
@@ -296,7 +296,7 @@ struct cage_spawner *cage_spawner_start_for(const struct cage_owner *owner, stru
     if (path == NULL) {
         kg_fail(err, KG_E_CAGE, "kaged-spawner is neither beside this program nor in %s",
                 KAGED_LIBEXEC);
-        kg_hint(err, "install kaged whole: make install");
+        kg_hint(err, "install all of kaged: make install");
         return NULL;
     }
     int ends[2];
@@ -330,8 +330,8 @@ const char *cage_spawner_knowledge(const struct cage_spawner *spawner)
                  "in the cage is simply not there, and nobody sees the attempt, unless "
                  "sandbox.explain is set."
                : "Refused hosts and ports are known from the gatekeeper, if the plugin has a "
-                 "network at all. Refused files and programs are not known: the kernel's audit "
-                 "log is off, or not for the spawner. With sandbox.explain they are.";
+                 "network at all. Refused files and programs are not reported: the kernel's audit "
+                 "log is off, or the spawner may not read it. With sandbox.explain they are.";
 }
 
 int cage_spawner_attach(struct cage_spawner *spawner, struct loop *loop,

@@ -1,7 +1,7 @@
 /*
  * kaged-spawner: one process, one thread, that alone starts and reaps cages. It keeps a cell for
  * each; a cell is over when its bwrap is reaped and no process of it is left. As a subreaper it
- * inherits what a dead bwrap leaves behind: any child of ours that is no living bwrap is killed.
+ * inherits what a dead bwrap leaves behind: any child of ours that is not a living bwrap is killed.
  * When the daemon is gone, every cell goes, and the spawner with them.
  *
  * usage: kaged-spawner SOCKET DAEMON-PID OWNER-UID OWNER-GID[,GROUP...] LOG-FORMAT UID-BASE UIDS
@@ -387,7 +387,7 @@ static void start_watcher(struct spawner *spawner, struct cell *cell)
         .kind = CAGE_TELL_SOCKET, .child = cell->id, .number = CAGE_SOCKET_TRIED};
     int ends[2];
     if (spawner->watcher < 0) {
-        fail_watcher(cell, "it is not installed; install kaged whole: make install");
+        fail_watcher(cell, "it is not installed; install all of kaged: make install");
         return;
     }
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) < 0) {

@@ -11,7 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define NO_DROP        255 /* an exit code that is no errno */
+#define NO_DROP        255 /* an exit code that is not an errno */
 #define MOUNTS_MAX     ((size_t)1024 * 1024)
 #define NUMBER_MAX     64
 #define BINFMT_MISC    "/proc/sys/fs/binfmt_misc" /* an ordinary mount below /proc */
@@ -81,8 +81,9 @@ static const struct {
       "sysctl -w kernel.unprivileged_userns_clone=1, and the same line in "
       "/etc/sysctl.d/kaged.conf"}},
     {is_limit_reached,
-     {"no more user namespaces may be made here", "raise user.max_user_namespaces, here or in the "
-                                                  "system around this container"}},
+     {"no more user namespaces can be created here",
+      "raise user.max_user_namespaces, here or in the "
+      "system around this container"}},
     {is_old_kernel, {"the kernel has no user namespaces", "use a kernel with CONFIG_USER_NS"}},
     {is_apparmor,
      {"kernel.apparmor_restrict_unprivileged_userns is 1 and kaged-spawner has no AppArmor profile",
@@ -90,7 +91,7 @@ static const struct {
       "abi <abi/4.0>, profile kaged-spawner PATH flags=(unconfined) { userns, } with the PATH that "
       "kaged doctor shows for it"}},
     {userns_is_refused,
-     {"to make a user namespace is forbidden here",
+     {"user namespaces are forbidden here",
       "in a container: allow unshare, clone and mount in its seccomp profile (docker run "
       "--security-opt seccomp=unconfined); in a chroot: leave it"}},
     {is_proc_masked,

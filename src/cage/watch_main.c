@@ -199,7 +199,7 @@ static enum cage_act act_of(const struct watched_call *call, const uint64_t *arg
     return (flags & O_DIRECTORY) != 0 ? CAGE_ACT_LIST : CAGE_ACT_READ;
 }
 
-/* False: it is no address of the internet. */
+/* False: it is not an internet address. */
 static bool watch_main_read_address(pid_t pid, uint64_t address, uint64_t size,
                                     char text[ADDRESS_TEXT], uint16_t *ret_port)
 {

@@ -134,9 +134,9 @@ static const struct command commands[] = {
     {"context", "", "what the model is sent", chat_pass_on, {"session", "context", "@"}},
     {"tools", "", "agents of the project, plugins, tools", chat_pass_on, {"project", "show", "%"}},
     {"undo", "", "go back to before what was said last", chat_pass_on, {"session", "undo", "@"}},
-    {"redo", "", "take that back", chat_pass_on, {"session", "redo", "@"}},
+    {"redo", "", "undo that", chat_pass_on, {"session", "redo", "@"}},
     {"compact", "", "make room in the context", chat_pass_on, {"session", "compact", "@"}},
-    {"undo-compact", "", "take that back", chat_pass_on, {"session", "undo-compact", "@"}},
+    {"undo-compact", "", "undo that", chat_pass_on, {"session", "undo-compact", "@"}},
     {"fork",
      "[ENTRY]",
      "go on in a copy of the session",
@@ -293,7 +293,7 @@ static int wait_for_key(EditLine *editor)
     return 0;
 }
 
-/* One character, which may be several bytes; what is no text ends the input. */
+/* One character, which may be several bytes; what is not text ends the input. */
 static int chat_read_key(EditLine *editor, wchar_t *ret_key)
 {
     mbstate_t state = {0};
@@ -342,7 +342,7 @@ static void open_editor(struct chat *chat)
     el_set(chat->editor, EL_EDITOR, "emacs");
     el_set(chat->editor, EL_HIST, history, chat->history);
     el_set(chat->editor, EL_GETCFN, chat_read_key);
-    el_set(chat->editor, EL_ADDFN, "kaged-interrupt", "empty the line, or leave",
+    el_set(chat->editor, EL_ADDFN, "kaged-interrupt", "clear the line, or leave",
            chat_on_interrupt);
     el_set(chat->editor, EL_BIND, "^]", "kaged-interrupt", NULL);
     el_source(chat->editor, NULL);

@@ -143,7 +143,7 @@ static int check_since(const struct cli *cli, struct kg_err *err)
     const char *since = cli_option_value(cli, "since");
     if (since == NULL || kg_time_parse(kg_str(since), &wall_ms))
         return 0;
-    kg_fail(err, KG_E_USAGE, "audit: --since: %.100s is not a time", since);
+    kg_fail(err, KG_E_USAGE, "audit: --since: %" KG_S_WORD " is not a time", since);
     return kg_hint(err, "write it as 2026-11-15T22:19:34Z, 2026-11-15, 90s, 15m, 2h or 7d");
 }
 

@@ -58,7 +58,8 @@ static void open_browser(const struct cli *cli, struct kg_str url)
     kg_auto(kg_free) char *page = kg_format("%s/launch.html", cli->paths.run_dir);
     int result = cli_auth_write_page(page, url);
     if (result < 0)
-        fprintf(stderr, "kaged: open the browser yourself: %s: %s\n", page, strerror(-result));
+        fprintf(stderr, "kaged: open the URL in a browser yourself: %s: %s\n", page,
+                strerror(-result));
     else
         start_browser(page);
 }
@@ -87,7 +88,7 @@ static void show_token(struct kg_buf *out, const struct cli *cli, const struct k
     (void)out, (void)cli;
     print_text(cli_text(answer, "token"));
     if (isatty(STDERR_FILENO))
-        fputs("kaged keeps only a hash of it: this is the one time that it is shown\n", stderr);
+        fputs("kaged keeps only a hash of it: it is not shown again\n", stderr);
 }
 
 static const struct row token_rows[] = {{.put = show_token}, {0}};

@@ -113,8 +113,7 @@ int cli_backup(struct cli *cli)
         kg_buf_printf(&out, "the key of the secrets is not in it: keep a copy of %s elsewhere\n",
                       cli->paths.secrets_key);
     if (access(cli->paths.catalog_key, F_OK) == 0)
-        kg_buf_printf(&out,
-                      "the key of what the catalog seals is not in it: keep a copy of %s, too\n",
+        kg_buf_printf(&out, "the key of the catalog is not in it: keep a copy of %s, too\n",
                       cli->paths.catalog_key);
     print_out(&out);
     return CLI_DONE;
@@ -141,7 +140,7 @@ static void put_restored(const struct cli *cli, const struct backup_restored *re
     print_when(out, restored->made_ms);
     kg_buf_char(out, '\n');
     for (char **folder = restored->aside; *folder != NULL; folder++)
-        kg_buf_printf(out, "what was there is in %s\n", *folder);
+        kg_buf_printf(out, "what was there before is in %s\n", *folder);
     for (char **name = restored->forgotten; *name != NULL; name++)
         kg_buf_printf(out, "to be set again: %s secret set %s\n", self, *name);
 }

@@ -78,13 +78,13 @@ int cli_catalog_set(struct cli *cli)
         return code;
     const struct kg_node *setting = setting_find(doc->root, key);
     if (setting == NULL) {
-        kg_fail(&err, KG_E_NOT_FOUND, "package %s has no setting \"%.128s\"", cli_argument(cli, 0),
-                key);
+        kg_fail(&err, KG_E_NOT_FOUND, "package %s has no setting \"%" KG_S_WORD "\"",
+                cli_argument(cli, 0), key);
         return print_error(&err);
     }
     if (given != NULL && kg_node_is_true(setting, "sensitive")) {
-        kg_fail(&err, KG_E_USAGE, "setting %.128s is sensitive: its value cannot be an argument",
-                key);
+        kg_fail(&err, KG_E_USAGE,
+                "setting %" KG_S_WORD " is sensitive: its value cannot be an argument", key);
         kg_hint(&err, "leave it out: it is asked for, or read from stdin");
         return print_error(&err);
     }

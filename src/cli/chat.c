@@ -55,7 +55,7 @@ static int become_chat(const struct cli *cli, const char *project, const char *s
     kg_auto(kg_free) char *history = history_file(cli);
     if (program == NULL || self == NULL) {
         kg_fail(&err, KG_E_NOT_FOUND, "chat: the program " PROGRAM " is not there");
-        kg_hint(&err, "install kaged anew; or use: kaged session send %s TEXT", session);
+        kg_hint(&err, "reinstall kaged; or use: kaged session send %s TEXT", session);
         return print_error(&err);
     }
     const char *argv[] = {program, self, history, project, session, NULL, NULL, NULL};
@@ -76,7 +76,7 @@ int cli_chat(struct cli *cli)
     struct kg_err err;
     kg_auto(kg_free) char *project = NULL, *session = NULL, *seat = NULL;
     if (!isatty(STDIN_FILENO) || !isatty(STDOUT_FILENO)) {
-        kg_fail(&err, KG_E_USAGE, "chat: there is no terminal to talk on");
+        kg_fail(&err, KG_E_USAGE, "chat: there is no terminal");
         kg_hint(&err, "in scripts use: kaged session send SESSION TEXT");
         return print_error(&err);
     }

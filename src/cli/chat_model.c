@@ -243,7 +243,7 @@ static int offer_all(const struct cli *cli, const struct seat *seat)
     bool done = false;
     kg_auto(kg_free) char *self = cli_self(cli);
     if (seat->alias != NULL)
-        fprintf(stderr, "%s wants the model %s, which local.toml does not have\n", seat->agent,
+        fprintf(stderr, "%s asks for the model %s, which local.toml does not have\n", seat->agent,
                 seat->alias);
     else
         fprintf(stderr, "the project names no model for %s\n", seat->agent);
@@ -254,8 +254,8 @@ static int offer_all(const struct cli *cli, const struct seat *seat)
     }
     if (!done)
         fprintf(stderr,
-                "without a model nothing is answered; kaged.toml(5) says how one is "
-                "declared in %s, and: %s reload\n",
+                "without a model there are no answers; kaged.toml(5) describes how to declare one "
+                "in %s; then: %s reload\n",
                 cli->paths.local_file, self);
     return code;
 }

@@ -65,7 +65,7 @@ struct cli {
     bool help;
     bool version;
     char words[CLI_WORDS_MAX];         /* of the command, as far as they were given */
-    const struct cli_command *command; /* NULL: the words are no command yet */
+    const struct cli_command *command; /* NULL: the words are not a command yet */
     const char *arguments[CLI_ARGUMENTS_MAX];
     size_t argument_count;
     const char

@@ -86,7 +86,7 @@ static int send_all(int fd, struct kg_str text, struct kg_err *err)
         if (sent < 0 && (errno == EPIPE || errno == ECONNRESET))
             return 0;
         if (sent < 0 && errno == EAGAIN)
-            return kg_fail(err, KG_E_IO, "the daemon does not read the request");
+            return kg_fail(err, KG_E_IO, "the daemon did not read the request");
         if (sent < 0)
             return kg_fail_errno(err, errno, "send the request");
         text.data += sent;
@@ -123,7 +123,7 @@ struct answer {
     bool whole;
 };
 
-/* What was refused is no stream: its body says why. */
+/* What was refused is not a stream: its body says why. */
 static bool comes_in_lines(struct answer *answer)
 {
     return answer->stream != NULL && llhttp_get_status_code(&answer->parser) == 200;
@@ -170,7 +170,7 @@ static bool is_enough(const struct answer *answer)
     return answer->stream != NULL && answer->stream->leave != NULL && *answer->stream->leave;
 }
 
-/* Who reads lines hears of a Ctrl-C, once, and says how long to wait from then on. */
+/* A reader of lines hears of a Ctrl-C, once, and says how long to wait from then on. */
 static bool heeds_interrupts(const struct answer *answer, int64_t silence_ms)
 {
     return answer->stream != NULL && silence_ms == CLIENT_WAIT_FOREVER;

@@ -89,7 +89,7 @@ static int refuse_running(const struct cli *cli, struct kg_err *err)
 {
     if (!door_daemon_runs(cli))
         return 0;
-    kg_fail(err, KG_E_CONFLICT, "the daemon of this home runs");
+    kg_fail(err, KG_E_CONFLICT, "the daemon of this home is running");
     return kg_hint(err, "kaged stop");
 }
 
@@ -156,9 +156,9 @@ int cli_cluster_leave(struct cli *cli)
     if (!cli_has(cli, "to-local"))
         return print_problem(CLI_USAGE, KG_STR("cluster leave needs --to-local"),
                              KG_STR("it says where the state goes: into kaged.db of this home"));
-    return change_home(cli, leave_home,
-                       "the state of this home is in kaged.db again; take cluster.database out of "
-                       "config.toml");
+    return change_home(
+        cli, leave_home,
+        "the state of this home is in kaged.db again; remove cluster.database from config.toml");
 }
 
 /* -- status ------------------------------------------------------------------------------------ */
@@ -190,7 +190,7 @@ static void cli_cluster_put_label(struct kg_buf *out, const char *label, char *t
 static char *holder_words(const struct state_cluster_facts *facts)
 {
     if (facts->holder == NULL)
-        return kg_strdup("none was started on it yet");
+        return kg_strdup("no daemon was started on it yet");
     return facts->held
                ? kg_format("%s has it, seen %lld ms ago", facts->holder, (long long)facts->seen_ms)
                : kg_format("%s had it last; nobody has it now", facts->holder);
@@ -205,7 +205,7 @@ static void put_facts(const struct state_cluster_facts *facts, struct kg_buf *ou
                                     (long long)facts->connections,
                                     (long long)facts->connections_max));
     cli_cluster_put_label(out, "clock",
-                          kg_format("%lld ms from this machine's", (long long)facts->clock_ms));
+                          kg_format("%lld ms off this machine's", (long long)facts->clock_ms));
     cli_cluster_put_label(out, "schema",
                           facts->version == 0
                               ? kg_strdup("none; kaged cluster init makes it")
@@ -266,8 +266,8 @@ static void put_findings(struct cage_checks *checks, const struct state_cluster_
          "createdb --encoding=UTF8 --template=template0 NAME"},
         {"its user may not make tables", "kaged cluster init, and newer kageds, fail",
          "GRANT CREATE ON DATABASE ... TO ...; or make the user its owner"},
-        {"its clock is more than 2 s from this machine's", "times of nodes cannot be compared",
-         "run a time service on both"},
+        {"its clock differs by more than 2 s from this machine's",
+         "times of nodes cannot be compared", "run a time service on both"},
         {"fewer than 8 of its connections are free", "calls may be answered with 503",
          "raise max_connections"},
         {"there is no state of kaged in it", "the daemon does not start",
@@ -300,7 +300,7 @@ void cluster_add_checks(const struct cli *cli, const struct config *config,
         return;
     }
     kg_auto(kg_free) char *detail =
-        kg_format("%s: PostgreSQL %d.%d, its clock %lld ms from this machine's", facts.shown,
+        kg_format("%s: PostgreSQL %d.%d, its clock %lld ms off this machine's", facts.shown,
                   facts.server / 10000, facts.server % 10000, (long long)facts.clock_ms);
     cage_checks_add(checks, "database", CAGE_STATUS_OK, detail, NULL, NULL);
     put_findings(checks, &facts);

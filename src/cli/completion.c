@@ -73,7 +73,7 @@ int cli_completion(struct cli *cli)
             return CLI_DONE;
         }
     struct kg_err err;
-    kg_fail(&err, KG_E_USAGE, "completion: %.100s is not a shell that kaged knows",
+    kg_fail(&err, KG_E_USAGE, "completion: %" KG_S_WORD " is not a shell that kaged knows",
             cli_argument(cli, 0));
     kg_hint(&err, "usage: kaged completion %s", cli->command->arguments[0]);
     return print_error(&err);

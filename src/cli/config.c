@@ -42,8 +42,8 @@ static void put_unknown_tables(struct kg_buf *out, const struct cli *cli,
     for (size_t i = 0; i < local->plugin_count; i++) {
         const struct local_plugin *plugin = &local->plugins[i];
         struct kg_str name = manifest_package_name(plugin->package);
-        kg_auto(kg_free) char *folder =
-            kg_format("%s/%.*s", config_plugins_dir(config, &cli->paths), KG_STR_CUT(name, 64));
+        kg_auto(kg_free) char *folder = kg_format(
+            "%s/%.*s", config_plugins_dir(config, &cli->paths), KG_STR_CUT(name, KG_CUT_NAME));
         if (plugin->installed.length > 0 || plugin->hash.length > 0 || access(folder, F_OK) == 0)
             continue;
         kg_buf_printf(out, "%s: [plugins.\"", cli->paths.local_file);
@@ -87,8 +87,7 @@ int cli_config_check(struct cli *cli)
     if (local != NULL) {
         kg_auto(kg_buf_free) struct kg_buf out = {0};
         put_unknown_tables(&out, cli, config, local);
-        kg_buf_printf(&out, "%s and %s can be used as they are\n", cli->paths.config_file,
-                      cli->paths.local_file);
+        kg_buf_printf(&out, "%s and %s are valid\n", cli->paths.config_file, cli->paths.local_file);
         print_out(&out);
     }
     config_free(config);
@@ -319,8 +318,8 @@ static int check_is_said(const struct cli *cli, const struct config *config,
     const struct config_names *names = names_of(config, key);
     if (names == NULL || config_named_get(names, name) != NULL)
         return 0;
-    return kg_fail(err, KG_E_NOT_FOUND, "%s says nothing for %.*s", cli->paths.config_file,
-                   KG_STR_CUT(name, 64));
+    return kg_fail(err, KG_E_NOT_FOUND, "%s has no entry for %.*s", cli->paths.config_file,
+                   KG_STR_CUT(name, KG_CUT_NAME));
 }
 
 int cli_config_get(struct cli *cli)

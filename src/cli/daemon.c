@@ -54,7 +54,7 @@ static const struct row status_rows[] = {
     {.label = "cages", .words = "{cages:hint}"},
     {.label = "limits", .words = "{limits:hint}"},
     {.put = cli_daemon_put_plugin_counts},
-    {.label = "calls", .words = "{calls:count}, of them {errors:count} with an error"},
+    {.label = "calls", .words = "{calls:count}, {errors:count} with an error"},
     {.label = "memory", .words = "{memory_bytes:bytes}, {open_fds:count} open files"},
     {.label = "loop lag", .words = "{loop_lag_us:latency}, at most {loop_lag_max_us:latency}"},
     {.label = "events",
@@ -77,7 +77,7 @@ static const struct row problem_rows[] = {
 static const struct row reload_rows[] = {
     {.words = "the configuration was read again:"},
     {"!changed", .words = " no key of config.toml changed"},
-    {"!changed !problems", .words = ", and what local.toml says holds"},
+    {"!changed !problems", .words = ", and local.toml is in effect"},
     {.words = "\n"},
     {.each = "changed", .words = "  {key}: {applies}\n"},
     {.each = "problems", .rows = problem_rows},
@@ -137,7 +137,7 @@ int cli_stop(struct cli *cli)
     if (pidfd >= 0 && !wait_until_gone(pidfd, pid)) {
         kg_fail(&err, KG_E_CONFLICT, "kaged (pid %" PRId64 ") still runs after %d s", pid,
                 STOP_TIMEOUT_MS / 1000);
-        kg_hint(&err, "a plugin takes long to leave; run stop again");
+        kg_hint(&err, "a plugin takes long to stop; run stop again");
         return print_error(&err);
     }
     if (cli->json)

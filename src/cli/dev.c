@@ -46,7 +46,7 @@ static void show_started(struct dev *dev, const struct kg_node *told)
     dev->started = true;
     text.length = 0;
     kg_buf_text(&text,
-                "it works in a project: it runs when a session of one that declares it begins");
+                "it works in projects: it starts with a session of a project that declares it");
     if (kg_node_is_true(told, "of_project"))
         cli_dev_note(told, yellow, &text);
 }
@@ -103,7 +103,7 @@ static void show_invalid(struct dev *dev, const struct kg_node *told)
         cli_dev_note(told, kg_str_is(cli_text(problem, "severity"), "error") ? red : yellow, &text);
     }
     text.length = 0;
-    kg_buf_text(&text, "the plugin stays as it was until the manifest can be used");
+    kg_buf_text(&text, "the plugin stays as it was until the manifest is valid");
     cli_dev_note(told, bold, &text);
 }
 
@@ -213,7 +213,7 @@ static void cli_dev_on_line(void *data, struct kg_str line)
     else
         cli_dev_show(dev, doc->root);
     fflush(stdout);
-    dev->leave |= ferror(stdout) != 0; /* who reads it has left */
+    dev->leave |= ferror(stdout) != 0; /* its reader has left */
     if (kg_str_is(cli_text(doc->root, "type"), "consent"))
         cli_dev_ask(dev, doc->root);
     else if (kg_str_is(cli_text(doc->root, "type"), "end"))

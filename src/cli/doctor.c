@@ -40,7 +40,7 @@ static int check_walls(struct helper_run_result *result, struct kg_err *err)
         return kg_fail(err, KG_E_CAGE, "what went in did not come out");
     for (size_t i = 0; i < KG_COUNT(walls); i++)
         if (strstr(seen, walls[i].line) == NULL)
-            return kg_fail(err, KG_E_CAGE, "the cage stands, but %s", walls[i].wall);
+            return kg_fail(err, KG_E_CAGE, "the cage was built, but %s", walls[i].wall);
     return 0;
 }
 
@@ -53,7 +53,7 @@ static int doctor_check_result(struct helper_run_result *result, struct kg_err *
                        TRIAL_TIMEOUT_MS / 1000);
     if (!result->how.built || result->how.exit_code != 0)
         return kg_fail(err, KG_E_CAGE, "%s",
-                       said[0] != '\0' ? said : "the program ended without a word");
+                       said[0] != '\0' ? said : "the program ended without a message");
     return check_walls(result, err);
 }
 
@@ -120,7 +120,7 @@ static void add_trial(struct cage_checks *checks, const struct cage_facts *facts
         cage_checks_add(checks, "trial", CAGE_STATUS_OK, detail, NULL, NULL);
     else
         cage_checks_add(checks, "trial", CAGE_STATUS_MISSING, detail, "no plugin can start",
-                        err.hint[0] != '\0' ? err.hint : "fix what the message names");
+                        err.hint[0] != '\0' ? err.hint : "fix what the message says");
 }
 
 /* -- the daemon that runs ---------------------------------------------------------------------- */
@@ -140,8 +140,8 @@ static void add_daemon(const struct cli *cli, struct cage_checks *checks)
         kg_auto(kg_doc_cleanup) struct kg_doc *doc = kg_json_read(kg_buf_view(&reply.body), NULL);
         struct kg_str cages = doc ? cli_text(doc->root, "cages") : KG_STR("");
         struct kg_str user = doc ? cli_text(doc->root, "user") : KG_STR("");
-        detail = kg_format("runs as %.*s; its cages: %.*s", KG_STR_CUT(user, 64),
-                           KG_STR_CUT(cages, 256));
+        detail = kg_format("runs as %.*s; its cages: %.*s", KG_STR_CUT(user, KG_CUT_NAME),
+                           KG_STR_CUT(cages, KG_CUT_PATH));
     }
     kg_buf_free(&reply.body);
     cage_checks_add(checks, "daemon", CAGE_STATUS_OK, detail, NULL, NULL);
@@ -168,7 +168,7 @@ static void doctor_add_settings(const struct cli *cli, const struct config *conf
     cage_checks_add(checks, "settings", CAGE_STATUS_OK, kg_buf_terminate(&detail),
                     "these plugins may read and write where their settings point; they were "
                     "installed before kaged asked about that, and count as approved",
-                    "kaged plugin status --cage shows what each may; this is told once");
+                    "kaged plugin status --cage shows what each may do; this is reported once");
 }
 
 /* -- system plugins ---------------------------------------------------------------------------- */
@@ -176,7 +176,7 @@ static void doctor_add_settings(const struct cli *cli, const struct config *conf
 static void add_native(struct cage_checks *checks, struct kg_str name, const char *detail,
                        const char *means, const char *remedy)
 {
-    kg_auto(kg_free) char *words = kg_format("%.*s: %s", KG_STR_CUT(name, 64), detail);
+    kg_auto(kg_free) char *words = kg_format("%.*s: %s", KG_STR_CUT(name, KG_CUT_NAME), detail);
     cage_checks_add(checks, "system plugin", means ? CAGE_STATUS_DEGRADED : CAGE_STATUS_OK, words,
                     means, remedy);
 }
@@ -191,8 +191,7 @@ static void add_running(struct cage_checks *checks, const struct kg_node *plugin
         kg_auto(kg_free) char *remedy = kg_str_dup(cli_text(plugin, "hint"));
         print_words(&detail, plugin, "{problem}");
         add_native(checks, name, kg_buf_terminate(&detail), "it is not loaded",
-                   remedy[0] != '\0' ? remedy
-                                     : "fix what the message names, then start the daemon");
+                   remedy[0] != '\0' ? remedy : "fix what the message says, then start the daemon");
     } else if (cli_text(plugin, "left_in").length > 0) {
         print_words(&detail, plugin, "the daemon ended while it was in: {left_in}");
         add_native(checks, name, kg_buf_terminate(&detail), "it may have crashed the daemon",
@@ -251,7 +250,7 @@ static void add_system_plugins(const struct cli *cli, const struct cage_owner *o
             add_native(checks, plugin->name, "its file may be loaded", NULL, NULL);
         else
             add_native(checks, plugin->name, err.message, "it will not be loaded",
-                       err.hint[0] != '\0' ? err.hint : "fix what the message names");
+                       err.hint[0] != '\0' ? err.hint : "fix what the message says");
     }
     local_free(local);
 }
@@ -275,7 +274,7 @@ static void add_forward(struct cage_checks *checks, const struct kg_node *forwar
         print_words(&detail, forward,
                     "; {waiting_bytes} bytes of the log wait, it is tried again: {problem}");
         means = "events wait in the log, and are lost to the receiver once it is rotated";
-        remedy = "fix what the message names; it goes on by itself then";
+        remedy = "fix what the message says; it goes on by itself then";
     }
     cage_checks_add(checks, "audit forward", means ? CAGE_STATUS_DEGRADED : CAGE_STATUS_OK,
                     kg_buf_terminate(&detail), means, remedy);
@@ -290,7 +289,7 @@ static void add_bucket(struct cage_checks *checks, const struct kg_node *bucket)
     const char *means = NULL;
     if (cli_text(bucket, "problem").length > 0) {
         print_words(&detail, bucket, "{bucket}: {problem}");
-        means = "packages cannot be uploaded, and only those of the cache be had";
+        means = "packages cannot be uploaded, and only those in the cache can be read";
     } else if (!kg_node_is_true(bucket, "may_read") || !kg_node_is_true(bucket, "may_write")) {
         print_words(&detail, bucket, "{bucket}: what was put did not come back as it was");
         means = "packages cannot be kept there";
@@ -299,7 +298,7 @@ static void add_bucket(struct cage_checks *checks, const struct kg_node *bucket)
     }
     if (clock_ms > CLOCK_MS || clock_ms < -CLOCK_MS) {
         print_words(&detail, bucket, "; its clock is ahead of ours by {clock_ms} ms");
-        means = means ? means : "once that is a quarter of an hour, it refuses all";
+        means = means ? means : "once that is 15 minutes, it refuses all requests";
     }
     cage_checks_add(checks, "bucket", means ? CAGE_STATUS_DEGRADED : CAGE_STATUS_OK,
                     kg_buf_terminate(&detail), means,
@@ -356,7 +355,7 @@ static void put_check(struct kg_buf *out, const struct cage_check *check, bool c
     put_extra(out, check->status == CAGE_STATUS_OK ? "advice" : "to fix it", check->remedy);
 }
 
-/* worst: of what cages are made of; what follows those checks is no layer of them. */
+/* worst: of what cages are made of; what follows those checks is not a layer of them. */
 static void put_checks(struct kg_buf *out, const struct cage_checks *checks, enum cage_status worst)
 {
     bool colors = print_colors();

@@ -53,8 +53,8 @@ void dialogue_end(struct dialogue *dialogue)
 
 static int fail_unasked(struct kg_err *err)
 {
-    kg_fail(err, KG_E_REFUSED, "there is no terminal to ask on, so nothing was done");
-    return kg_hint(err, "say yes beforehand with --yes, after a look at what it is");
+    kg_fail(err, KG_E_REFUSED, "there is no terminal to ask on: nothing was done");
+    return kg_hint(err, "look at what it is, then agree with --yes");
 }
 
 /* Without a person and without --yes there is no way to a yes: what others asked for waits on. */
@@ -430,11 +430,10 @@ static char *cli_install_find_source(const char *source, struct kg_err *err)
         return found;
     put_shipped(&names, folder);
     kg_fail(err, KG_E_NOT_FOUND,
-            "%s is neither a folder or an archive here, nor a plugin that came "
-            "with kaged",
+            "%s is neither a folder nor an archive here, nor a plugin that comes with kaged",
             source);
     if (names.length > 0)
-        kg_hint(err, "with kaged came %s", kg_buf_terminate(&names));
+        kg_hint(err, "kaged comes with %s", kg_buf_terminate(&names));
     return NULL;
 }
 
@@ -605,7 +604,7 @@ int cli_consent_list(struct cli *cli)
     struct kg_err err;
     const char *act = cli_argument(cli, 0);
     if (act != NULL && strcmp(act, "list") != 0) {
-        kg_fail(&err, KG_E_USAGE, "unknown command: %s %.100s", cli->words, act);
+        kg_fail(&err, KG_E_USAGE, "unknown command: %s %" KG_S_WORD, cli->words, act);
         kg_hint(&err, "list the commands with: kaged help project");
         return print_error(&err);
     }

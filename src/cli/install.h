@@ -36,7 +36,7 @@ struct door;
 /* Each prints what went wrong, if anything did, and returns the exit code, 0 on success. */
 struct door_ops {
     int (*want)(struct door *door, const struct door_wish *wish, struct door_answer *ret_consent);
-    /* The consent as it is, after a moment: who waits for it asks again and again. */
+    /* The consent as it is, after a moment: a caller that waits for it asks repeatedly. */
     int (*look)(struct door *door, const char *id, struct door_answer *ret_consent);
     int (*approve)(struct door *door, const char *id, const struct door_yes *yes,
                    struct door_answer *ret_consent);

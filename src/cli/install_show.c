@@ -49,8 +49,8 @@ static void put_other_source(struct kg_buf *out, const struct kg_node *offer, bo
     kg_buf_printf(out, "%sANOTHER SOURCE%s: this is another plugin of that name.\n",
                   colors ? red : "", colors ? plain : "");
     print_words(out, offer, "  installed from: {installed_from}\n  this one from: {from}\n");
-    kg_buf_text(out, "  It would have the storage, files, settings and grants of the one that is "
-                     "installed.\n");
+    kg_buf_text(out,
+                "  It would get the storage, files, settings and grants of the installed one.\n");
 }
 
 /* -- capabilities ------------------------------------------------------------------------------ */
@@ -96,7 +96,7 @@ static void put_own_word(struct kg_buf *out, const struct kg_node *capability, s
     if (said.length > 0)
         kg_buf_printf(out, "%*s%s\n", (int)indent, "",
                       kg_str_is(said, "closed") ? "you closed it, and it stays closed"
-                                                : "you granted it yourself already");
+                                                : "you already granted it yourself");
 }
 
 /* "    ! exec:bash:/opt  may run bash", and below it "DANGEROUS: ..." */

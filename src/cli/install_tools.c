@@ -105,9 +105,10 @@ static void say_later(struct seeing *seeing)
     } else {
         kg_buf_text(&text, "  it starts when it is needed\n");
     }
-    kg_buf_printf(&text,
-                  "  → its tools are offered to nobody before: %s plugin tools %s --approve\n",
-                  self, seeing->name);
+    kg_buf_printf(
+        &text,
+        "  → its tools are not offered until you approve them: %s plugin tools %s --approve\n",
+        self, seeing->name);
     dialogue_say(seeing->dialogue, &text);
 }
 

@@ -6,7 +6,7 @@
 #include <langinfo.h>
 #include <locale.h>
 
-/* Words that are no command are answered with help, on stderr since nothing was done. */
+/* Words that are not a command are answered with help, on stderr since nothing was done. */
 static int say_what_there_is(const struct cli *cli)
 {
     kg_auto(kg_buf_free) struct kg_buf text = {0};

@@ -36,7 +36,7 @@ static void take_inline(struct markdown *markdown, char sign, struct kg_buf *out
     }
 }
 
-/* What was held at the start of a line is no mark. */
+/* What was held at the start of a line is not a mark. */
 static void markdown_let_go(struct markdown *markdown, struct kg_buf *out)
 {
     size_t count = markdown->held;

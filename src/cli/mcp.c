@@ -8,7 +8,8 @@ int cli_mcp_searches(const struct cli *cli, bool *ret_searches, struct kg_err *e
     *ret_searches = tools != NULL;
     return tools == NULL || strcmp(tools, "search") == 0
                ? 0
-               : kg_fail(err, KG_E_USAGE, "--tools: %.64s is not known; there is: search", tools);
+               : kg_fail(err, KG_E_USAGE,
+                         "--tools: %" KG_S_NAME " is unknown; the only value is search", tools);
 }
 
 /* -- profiles ---------------------------------------------------------------------------------- */
@@ -19,8 +20,8 @@ static const struct cell mode_cells[] = {{"MODE", "read_only search", "read-only
                                          {"MODE", NULL, "all", NULL},
                                          {0}};
 static const struct row mark_rows[] = {
-    {"read_only", .words = "{tool} is marked as one that reads\n"},
-    {"!read_only", .words = "{tool} is marked as one that writes\n"},
+    {"read_only", .words = "{tool} is marked as read-only\n"},
+    {"!read_only", .words = "{tool} is marked as writing\n"},
     {0},
 };
 static const struct row profile_rows[] = {
@@ -53,8 +54,8 @@ int cli_mcp_profile_set(struct cli *cli)
 /* -- marks ------------------------------------------------------------------------------------- */
 
 static const struct row marked_rows[] = {
-    {"read_only=true", .words = "{tool} counts as one that reads\n"},
-    {"read_only=false", .words = "{tool} counts as one that writes\n"},
+    {"read_only=true", .words = "{tool} counts as read-only\n"},
+    {"read_only=false", .words = "{tool} counts as writing\n"},
     {"!read_only=true|false", .words = "{tool} counts as its server says\n"},
     {0},
 };

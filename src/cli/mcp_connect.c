@@ -32,14 +32,13 @@ static const struct client {
     bool is_toml;
     const char *after; /* what to do then */
 } clients[] = {
-    {"claude", ".claude.json", "mcpServers", FORM_TYPED, false, "start claude anew"},
-    {"cursor", ".cursor/mcp.json", "mcpServers", FORM_PLAIN, false, "start Cursor anew"},
+    {"claude", ".claude.json", "mcpServers", FORM_TYPED, false, "restart claude"},
+    {"cursor", ".cursor/mcp.json", "mcpServers", FORM_PLAIN, false, "restart Cursor"},
     {"vscode", ".config/Code/User/mcp.json", "servers", FORM_TYPED, false,
      "start the server in VS Code: MCP: List Servers"},
-    {"opencode", ".config/opencode/opencode.json", "mcp", FORM_OPENCODE, false,
-     "start opencode anew"},
-    {"gemini", ".gemini/settings.json", "mcpServers", FORM_PLAIN, false, "start gemini anew"},
-    {"codex", ".codex/config.toml", "mcp_servers", FORM_PLAIN, true, "start codex anew"},
+    {"opencode", ".config/opencode/opencode.json", "mcp", FORM_OPENCODE, false, "restart opencode"},
+    {"gemini", ".gemini/settings.json", "mcpServers", FORM_PLAIN, false, "restart gemini"},
+    {"codex", ".codex/config.toml", "mcp_servers", FORM_PLAIN, true, "restart codex"},
 };
 
 static const struct client *find_client(const char *name, struct kg_err *err)
@@ -51,7 +50,7 @@ static const struct client *find_client(const char *name, struct kg_err *err)
         names[i] = clients[i].name;
     }
     const char *nearest = kg_str_nearest(kg_str(name), names, KG_COUNT(names));
-    kg_fail(err, KG_E_USAGE, "\"%.64s\" is not a client that is known here", name);
+    kg_fail(err, KG_E_USAGE, "\"%" KG_S_NAME "\" is not a client that is known here", name);
     kg_hint(err, "%s%s%s", nearest ? "did you mean " : "there are claude, cursor, vscode, ",
             nearest ? nearest : "opencode, gemini and codex; all others: command kaged, arguments ",
             nearest ? "?" : "mcp serve");
@@ -229,7 +228,7 @@ static int mcp_connect_write_entry(const struct cli *cli, const struct client *c
     }
     printf("%s has the entry \"%s\" now; %s\n", file, ENTRY, client->after);
     if (edit.names.length > 0)
-        printf("these left it, since kaged runs them in cages: %s\n",
+        printf("removed from it, since kaged runs them in cages: %s\n",
                kg_buf_terminate(&edit.names));
     kg_buf_free(&edit.names);
     return CLI_DONE;
@@ -334,9 +333,9 @@ int cli_mcp_disconnect(struct cli *cli)
         kg_wrap(&err, 0, "%s", file);
     } else {
         unlink(copy);
-        printf("%s has no entry \"%s\" any more; %s\n", file, ENTRY, client->after);
+        printf("%s no longer has the entry \"%s\"; %s\n", file, ENTRY, client->after);
         if (edit.names.length > 0)
-            printf("these are there again: %s\n", kg_buf_terminate(&edit.names));
+            printf("put back: %s\n", kg_buf_terminate(&edit.names));
     }
     kg_doc_free(edit.copy);
     kg_buf_free(&edit.names);

@@ -161,7 +161,7 @@ static void mcp_import_fetch(struct import *import, struct item *item)
         mcp_import_give_up(item, FAILED, cli_text(error, "message"));
     else if (is_there(item)) {
         mcp_import_decline(import, item);
-        mcp_import_give_up(item, THERE, KG_STR("it is installed like this already"));
+        mcp_import_give_up(item, THERE, KG_STR("it is already installed like this"));
     }
 }
 
@@ -255,7 +255,7 @@ static void mcp_import_put_keys(struct kg_buf *out, const struct import_server *
     for (size_t i = 0; i < server->key_count; i++) {
         kg_auto(kg_free) char *secret = import_secret_name(server, &server->keys[i]);
         kg_auto(kg_free) char *text =
-            kg_format("%s%s", secret, server->keys[i].value ? "" : " (has to be set)");
+            kg_format("%s%s", secret, server->keys[i].value ? "" : " (must be set)");
         mcp_import_put_fact(out, i == 0 ? "secrets" : "", kg_str(text));
     }
 }
@@ -469,8 +469,8 @@ static int mcp_import_refuse_unasked(struct import *import)
             mcp_import_decline(import, &import->items[i]);
     if (import->cli->json)
         print_fates(import);
-    kg_fail(&err, KG_E_REFUSED, "there is no terminal to ask on, so nothing was imported");
-    kg_hint(&err, "say yes beforehand with --yes, after a look at what they are");
+    kg_fail(&err, KG_E_REFUSED, "there is no terminal to ask on: nothing was imported");
+    kg_hint(&err, "look at what they are, then agree with --yes");
     return print_error(&err);
 }
 

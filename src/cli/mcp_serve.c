@@ -377,7 +377,7 @@ static bool mcp_serve_is_lost(const struct link *link)
            rpc_error_code(error) == NO_SESSION && link->bridge->greeting.length > 0;
 }
 
-/* What is no message of the protocol is an error of the daemon's own, or of the way to it. */
+/* What is not a message of the protocol is an error of the daemon's own, or of the way to it. */
 static void tell_whole(struct link *link)
 {
     struct kg_str version, error, words, body = kg_buf_view(&link->body);
@@ -463,7 +463,7 @@ static int mcp_serve_find_project(const struct cli *cli, const char *folder, str
         return print_error(&err);
     kg_auto(kg_buf_free) struct kg_buf answer = reply.body;
     if (reply.status == kg_error_row(KG_E_REFUSED)->http_status) {
-        fprintf(stderr, "kaged: %s is not taken for a project\n", folder);
+        fprintf(stderr, "kaged: %s is not used as a project\n", folder);
         return CLI_DONE;
     }
     kg_auto(kg_doc_cleanup) struct kg_doc *doc = kg_json_read(kg_buf_view(&answer), &err);

@@ -78,7 +78,7 @@ static int unknown_long(const struct cli *cli, const struct option_set *set, con
         names[i] = set->options[i]->name;
     struct kg_str name = {given + 2, strcspn(given + 2, "=")};
     int result = kg_fail(err, KG_E_USAGE, "%sunknown option --%.*s", before(cli, start),
-                         KG_STR_CUT(name, 100));
+                         KG_STR_CUT(name, KG_CUT_WORD));
     const char *nearest = kg_str_nearest(name, names, set->count);
     if (nearest != NULL)
         kg_hint(err, "did you mean --%s?", nearest);
@@ -211,7 +211,8 @@ static const struct cli_command *ending_in(const char *word)
 static int unknown_command(const struct cli *cli, const char *word, struct kg_err *err)
 {
     const char *space = cli->words[0] ? " " : "";
-    int result = kg_fail(err, KG_E_USAGE, "unknown command: %s%s%.100s", cli->words, space, word);
+    int result =
+        kg_fail(err, KG_E_USAGE, "unknown command: %s%s%" KG_S_WORD, cli->words, space, word);
     char **known = next_words(cli);
     const char *nearest =
         kg_str_nearest(kg_str(word), (const char *const *)known, kg_list_count(known));
@@ -261,8 +262,8 @@ static int keep_arguments(struct cli *cli, int argc, char **argv, struct kg_err 
     for (int i = 0; i < argc; i++) {
         bool more = wanted[known] != NULL && strstr(wanted[known], "...") != NULL;
         if (wanted[known] == NULL || cli->argument_count == CLI_ARGUMENTS_MAX) {
-            int result =
-                kg_fail(err, KG_E_USAGE, "%s: one argument too many: %.100s", cli->words, argv[i]);
+            int result = kg_fail(err, KG_E_USAGE, "%s: one argument too many: %" KG_S_WORD,
+                                 cli->words, argv[i]);
             hint_usage(cli, err);
             return result;
         }
@@ -335,7 +336,8 @@ int cli_option_number(const struct cli *cli, const char *name, int64_t min, int6
     if (text == NULL)
         return 0;
     if (!kg_str_to_int(kg_str(text), &value) || value < min || value > max)
-        return kg_fail(err, KG_E_USAGE, "%s: --%s: %.100s is not a whole number from %lld to %lld",
+        return kg_fail(err, KG_E_USAGE,
+                       "%s: --%s: %" KG_S_WORD " is not a whole number from %lld to %lld",
                        cli->words, name, text, (long long)min, (long long)max);
     *ret_value = value;
     return 0;

@@ -96,7 +96,7 @@ static void say_last_words(const struct kg_node *last_exit)
         return;
     lines.items += left_out;
     lines.count -= left_out;
-    kg_buf_text(&text, "last on its stderr:\n");
+    kg_buf_text(&text, "its last lines on stderr:\n");
     print_put_lines(&text, "    ", &lines);
     fputs(kg_buf_terminate(&text), stderr);
 }
@@ -122,9 +122,8 @@ static int say_unsettled(const struct cli *cli, const struct kg_node *plugin)
     kg_auto(kg_free) char *self = cli_self(cli);
     bool lacks = lacks_packages(kg_node_get(plugin, "last_exit"));
     kg_auto(kg_free) char *hint =
-        lacks ? kg_strdup(
-                    "its packages are not in its folder: install one in which they are, such as "
-                    "after npm ci, or one with a package-lock.json")
+        lacks ? kg_strdup("its packages are not in its folder: install a folder that has them, "
+                          "such as after npm ci, or one with a package-lock.json")
               : kg_format("more with: %s plugin status %s", self, cli_argument(cli, 0));
     struct kg_str state = cli_text(plugin, "state"), problem = cli_text(plugin, "problem");
     struct kg_str words = cli_text(kg_node_get(plugin, "last_exit"), "words");
@@ -246,7 +245,7 @@ int cli_read_stdin(const char *what, size_t max_bytes, struct kg_buf *ret_text, 
             return 0;
         ret_text->length += (size_t)got;
         if (ret_text->length > max_bytes)
-            return kg_fail(err, KG_E_TOO_LARGE, "stdin: %s can have %zu MiB at most", what,
+            return kg_fail(err, KG_E_TOO_LARGE, "stdin: %s may have at most %zu MiB", what,
                            max_bytes >> 20);
     }
 }

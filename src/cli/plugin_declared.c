@@ -58,7 +58,7 @@ static const struct row tools_rows[] = {
     {"!tools", .words = "plugin {@1} has no tools\n", .aside = true},
     {.put = put_tool_table},
     {.each = "tools", .rows = danger_rows},
-    {"tools waits", .words = "some wait for your yes: {@self} plugin tools {@1} --approve\n",
+    {"tools waits", .words = "some wait for your approval: {@self} plugin tools {@1} --approve\n",
      .aside = true},
     {0},
 };
@@ -130,7 +130,7 @@ static int plugin_declared_approve(const struct cli *cli)
         return code;
     struct kg_str digest = cli_text(doc->root, "waits");
     if (digest.length == 0) {
-        fprintf(stderr, "plugin %s: no tools wait for a yes\n", cli_argument(cli, 0));
+        fprintf(stderr, "plugin %s: no tools wait for approval\n", cli_argument(cli, 0));
         return CLI_DONE;
     }
     show_waiting_tools(&shown, kg_node_list(doc->root, "tools"));

@@ -55,11 +55,11 @@ static const struct kg_node *find_knob(const struct kg_doc *doc, const char *nam
     if (found == NULL) {
         const char *nearest =
             kg_str_nearest(kg_str(name), (const char *const *)names, knobs->count);
-        kg_fail(err, KG_E_NOT_FOUND, "there is no knob \"%.64s\"", name);
+        kg_fail(err, KG_E_NOT_FOUND, "there is no knob \"%" KG_S_NAME "\"", name);
         if (nearest != NULL)
             kg_hint(err, "did you mean %s?", nearest);
         else
-            kg_hint(err, "kaged plugin knobs NAME lists those that there are");
+            kg_hint(err, "kaged plugin knobs NAME lists all knobs");
     }
     kg_list_free(names);
     return found;
@@ -112,7 +112,7 @@ static int plugin_knobs_put_typed(struct kg_buf *out, struct kg_str type, const 
     }
     kg_auto(kg_doc_cleanup) struct kg_doc *doc = kg_json_read(kg_str(value), NULL);
     if (doc == NULL || doc->root->type != (is_number ? KG_NUMBER : KG_BOOL))
-        return kg_fail(err, KG_E_INVALID_PARAMS, "\"%.100s\" is not %s", value,
+        return kg_fail(err, KG_E_INVALID_PARAMS, "\"%" KG_S_WORD "\" is not %s", value,
                        is_number ? "a number" : "true or false");
     kg_buf_text(out, value);
     return 0;
@@ -125,8 +125,8 @@ static int make_body(const struct cli *cli, const struct kg_node *knob, struct k
     int result = 0;
     if ((value == NULL) != cli_has(cli, "unset")) {
         kg_fail(err, KG_E_USAGE,
-                value ? "a VALUE and --unset: only one can be meant" : "VALUE is missing");
-        return kg_hint(err, "with --unset the knob goes back to what holds without it");
+                value ? "VALUE and --unset cannot be used together" : "VALUE is missing");
+        return kg_hint(err, "--unset removes the knob's setting");
     }
     kg_buf_text(ret_body, "{\"value\":");
     if (value != NULL)
@@ -160,7 +160,7 @@ int cli_plugin_knobs_set(struct cli *cli)
     const struct kg_node *knob = NULL;
     struct kg_err err = {0};
     if (!cli_has(cli, "project")) {
-        kg_fail(&err, KG_E_USAGE, "a knob is turned for an agent of a project");
+        kg_fail(&err, KG_E_USAGE, "a knob is set for an agent of a project");
         kg_hint(&err, "name it with --project");
         return print_error(&err);
     }

@@ -80,13 +80,13 @@ static const struct language *take_language(const struct cli *cli, struct kg_err
     if (word == NULL)
         kg_fail(err, KG_E_USAGE, "plugin new: no language was given");
     else if (is_mcp)
-        kg_fail(err, KG_E_USAGE, "plugin new: there is no MCP server to begin with in %s", word);
+        kg_fail(err, KG_E_USAGE, "plugin new: there is no template of an MCP server for %s", word);
     else
         kg_fail(err, KG_E_USAGE, "plugin new: there is no SDK for %s", word);
     if (guess != NULL && language_find(guess, is_mcp) != NULL)
         kg_hint(err, "did you mean --lang %s?", guess);
     else
-        kg_hint(err, is_mcp ? "say --lang ts or python" : "say --lang ts, python, shell or c");
+        kg_hint(err, is_mcp ? "use --lang ts or python" : "use --lang ts, python, shell or c");
     return NULL;
 }
 
@@ -190,8 +190,8 @@ static int plugin_new_check_name(const char *name, struct kg_err *err)
     if (manifest_name_is_valid(kg_str(name)))
         return 0;
     kg_fail(err, KG_E_INVALID_MANIFEST, "plugin new: \"%s\" cannot be the name of a plugin", name);
-    return kg_hint(err,
-                   "a name is of a-z, 0-9 and dashes, begins with a letter, and has at most 64");
+    return kg_hint(err, "a name consists of a-z, 0-9 and dashes, begins with a letter, and has at "
+                        "most 64 characters");
 }
 
 static int plugin_new_check_folder(const char *folder, struct kg_err *err)
@@ -206,8 +206,8 @@ static int plugin_new_check_folder(const char *folder, struct kg_err *err)
     closedir(dir);
     if (empty)
         return 0;
-    kg_fail(err, KG_E_CONFLICT, "plugin new: there is something in the folder %s", folder);
-    kg_hint(err, "another name, or --dir with another folder, keeps it as it is");
+    kg_fail(err, KG_E_CONFLICT, "plugin new: the folder %s is not empty", folder);
+    kg_hint(err, "choose another name, or another folder with --dir");
     return -EEXIST;
 }
 
@@ -245,7 +245,7 @@ static int build(const char *folder, struct kg_err *err)
     if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
         return 0;
     if (WIFEXITED(status) && WEXITSTATUS(status) == 127)
-        kg_fail(err, KG_E_IO, "the plugin is written, but not compiled: there is no make here");
+        kg_fail(err, KG_E_IO, "the plugin is written, but not compiled: make is not installed");
     else
         kg_fail(err, KG_E_IO, "the plugin is written, but not compiled: make failed");
     kg_hint(err, "it needs make and a C compiler, such as gcc; then run make -C %s", folder);
@@ -278,7 +278,7 @@ static void plugin_new_put_words(struct kg_buf *out, const struct cli *cli,
     kg_buf_printf(out, "next\n  cd %s\n", folder);
     plugin_new_put_row(out, language->test, "run its own tests");
     plugin_new_put_row(out, test, "run it in its cage, with messages good and bad");
-    plugin_new_put_row(out, dev, "run it, and anew after each change");
+    plugin_new_put_row(out, dev, "run it, and restart it after each change");
     plugin_new_put_row(out, install, "install it here");
     if (language->is_mcp)
         plugin_new_put_row(out, pack, "make one file of it, for others");

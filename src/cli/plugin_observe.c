@@ -81,7 +81,7 @@ static int plugin_observe_read_manifest(struct observe_subject *subject, struct 
     kg_auto(kg_problems_free) struct kg_problems problems = {0};
     subject->manifest = manifest_read(kg_buf_view(&subject->text), &problems);
     if (subject->manifest != NULL && subject->manifest->url != NULL)
-        return kg_fail(err, KG_E_USAGE, "%s is somewhere else, and cannot be observed here",
+        return kg_fail(err, KG_E_USAGE, "%s runs somewhere else, and cannot be observed here",
                        subject->manifest->name);
     if (subject->manifest != NULL)
         return 0;
@@ -174,7 +174,7 @@ static int plugin_observe_take_program(const char *path, struct observe_subject 
     struct store_source source = {.kind = STORE_PROGRAM, .place = (char *)path};
     char **remarks = NULL;
     if (name == NULL)
-        return kg_fail(err, KG_E_USAGE, "%s: no plugin can have such a name", path);
+        return kg_fail(err, KG_E_USAGE, "%s: this is not a valid name for a plugin", path);
     if (make_temporary(subject, err) < 0)
         return -EIO;
     subject->dir = kg_strdup(subject->temporary);
@@ -582,10 +582,10 @@ static int check_use(const struct cli *cli, struct observe_subject *subject, str
 {
     if (cli_has(cli, "ask") && (subject->terminal = terminal_open()) < 0) {
         kg_fail(err, KG_E_USAGE, "--ask needs a terminal to ask on");
-        return kg_hint(err, "without it what would be needed is reported at the end");
+        return kg_hint(err, "without it, what is needed is reported at the end");
     }
     if (cli_has(cli, "grant") && subject->name == NULL) {
-        kg_fail(err, KG_E_USAGE, "--grant is for a plugin that is installed");
+        kg_fail(err, KG_E_USAGE, "--grant works only for an installed plugin");
         return kg_hint(err, "--write makes its manifest instead");
     }
     if (cli_has(cli, "write") && subject->file == NULL) {

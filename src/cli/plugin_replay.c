@@ -215,7 +215,7 @@ static struct manifest *load_manifest(const char *dir, const struct trace *trace
     kg_auto(kg_free) char *path = kg_format("%s/%s", dir, MANIFEST_FILE);
     if (access(path, F_OK) < 0) {
         kg_fail(err, KG_E_NOT_FOUND, "there is no plugin in %s", dir);
-        kg_hint(err, "name its folder behind the trace");
+        kg_hint(err, "name its folder after the trace");
         return NULL;
     }
     struct manifest *manifest = manifest_load(dir, &problems);
@@ -237,10 +237,9 @@ static int take_ignored(char *list, const char *ret_ignored[IGNORED_MAX + 1], st
     for (char *path = strtok_r(list, ",", &rest); path != NULL; path = strtok_r(NULL, ",", &rest)) {
         if (path[0] != '/' || count == IGNORED_MAX) {
             kg_fail(err, KG_E_USAGE, "plugin replay: --ignore %s is not a path in an answer", path);
-            return kg_hint(err,
-                           "a path starts with /result/ or /error/; at most %d go, with commas "
-                           "between them",
-                           IGNORED_MAX);
+            return kg_hint(
+                err, "a path starts with /result/ or /error/; give at most %d, separated by commas",
+                IGNORED_MAX);
         }
         ret_ignored[count++] = path;
     }

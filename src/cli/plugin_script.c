@@ -66,7 +66,7 @@ static int plugin_script_decide(const struct cli *cli, const char *name,
         return CLI_DONE;
     }
     rows_say(cli, script, grant_rows);
-    if (plugin_script_says_yes(cli, "Let it?"))
+    if (plugin_script_says_yes(cli, "Allow it?"))
         return send_yes(cli, name, hash);
     kg_fail(&err, KG_E_REFUSED, "script %s was not approved", name);
     kg_hint(&err, "without a terminal: --yes");
@@ -145,7 +145,7 @@ static int plugin_script_check_free(const struct cli *cli, const struct file *fi
         kg_path_join(config_plugins_dir(file->config, &cli->paths), file->name);
     if (access(taken, F_OK) < 0)
         return 0;
-    kg_fail(err, KG_E_CONFLICT, "a plugin is called %s already", file->name);
+    kg_fail(err, KG_E_CONFLICT, "there is already a plugin called %s", file->name);
     return kg_hint(err, "give the file another name");
 }
 
@@ -211,7 +211,7 @@ static int file_offer(const struct cli *cli, const char *source, const char *not
     fwrite(offer.data, 1, offer.length, stderr);
     if (plugin_script_says_yes(cli, question))
         return 0;
-    kg_fail(err, KG_E_REFUSED, "script %s was not taken", ret_file->name);
+    kg_fail(err, KG_E_REFUSED, "script %s was declined", ret_file->name);
     return kg_hint(err, "without a terminal: --yes");
 }
 
@@ -286,7 +286,7 @@ int cli_script_dev(const struct cli *cli, const char *source)
     static const char note[] = "What you change keeps its grants until you leave with Ctrl-C.\n";
     kg_auto(file_free) struct file file = {0};
     struct kg_err err = {0};
-    if (file_offer(cli, source, note, "Run it so?", &file, &err) < 0 ||
+    if (file_offer(cli, source, note, "Run it like this?", &file, &err) < 0 ||
         plugin_script_put_in_place(&file, &err) < 0)
         return print_error(&err);
     printf("%s runs from %s as %s changes\n", file.name, file.target, file.path);

@@ -21,8 +21,8 @@ static void plugin_status_put_methods(struct kg_buf *out, const struct cli *cli,
 /* A label is written out where a line has several rows. */
 static const struct row figure_rows[] = {
     {.label = "calls",
-     .words = "{calls:count}, of them {errors:count} with an error, {in_flight:count} in flight"},
-    {"calls", "", "half took at most {p50_us:latency}, all but one in a hundred {p99_us:latency}"},
+     .words = "{calls:count}, {errors:count} with an error, {in_flight:count} in flight"},
+    {"calls", "", "median {p50_us:latency}, p99 {p99_us:latency}"},
     {"memory_bytes", "memory", "{memory_bytes:bytes}"},
     {.words = "  traffic      {bytes_in:count} bytes in, {bytes_out:count} bytes out"},
     {"notifications_dropped", .words = ", {notifications_dropped} notifications dropped"},
@@ -37,8 +37,8 @@ static const struct row limit_rows[] = {
     {.words = "  limits       "},
     {"limits.memory_bytes", .words = "{limits.memory_bytes:mib} MiB of memory, "},
     {.words = "{limits.processes_max:count} processes\n"},
-    {"limits.mode=none", "", "kept without cgroups: see {@self} status"},
-    {"memory_kills", "", "{memory_kills} of its processes were killed at the limit of memory"},
+    {"limits.mode=none", "", "enforced without cgroups: see {@self} status"},
+    {"memory_kills", "", "{memory_kills} of its processes were killed at the memory limit"},
     {"fork_refusals", "", "{fork_refusals} new processes were refused at the limit"},
     {0},
 };

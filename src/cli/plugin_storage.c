@@ -63,7 +63,7 @@ static int export_to(const struct cli *cli, const char *to)
     kg_auto(kg_doc_cleanup) struct kg_doc *doc = NULL;
     struct kg_err err;
     if (access(to, F_OK) == 0) {
-        kg_fail(&err, KG_E_CONFLICT, "%s is there already", to);
+        kg_fail(&err, KG_E_CONFLICT, "%s already exists", to);
         return print_error(&err);
     }
     int code = page_ask(cli, &page, NULL, &body, &doc);
@@ -90,7 +90,7 @@ int cli_plugin_storage(struct cli *cli)
     const char *sql = cli_argument(cli, 1);
     if ((to != NULL) + (sql != NULL) + cli_has(cli, "reset") > 1) {
         struct kg_err err;
-        kg_fail(&err, KG_E_USAGE, "a statement, --export and --reset are three things");
+        kg_fail(&err, KG_E_USAGE, "use only one of a statement, --export and --reset");
         return print_error(&err);
     }
     if (to != NULL)

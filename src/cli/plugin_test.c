@@ -66,7 +66,7 @@ static void plugin_test_put_detail(struct kg_buf *out, const char *word, const c
 
 static void plugin_test_put_words(struct kg_buf *out, const char *words)
 {
-    kg_buf_text(out, "    its last words on stderr:\n");
+    kg_buf_text(out, "    its last lines on stderr:\n");
     for (const char *end; (end = strchr(words, '\n')) != NULL; words = end + 1)
         kg_buf_printf(out, "        %.*s\n", (int)(end - words), words);
 }

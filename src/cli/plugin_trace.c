@@ -50,7 +50,7 @@ static void show_line(struct follower *follower, struct kg_str line, const struc
         print_out(&text);
     }
     fflush(stdout);
-    follower->leave |= ferror(stdout) != 0; /* who reads it has left */
+    follower->leave |= ferror(stdout) != 0; /* its reader has left */
 }
 
 static void plugin_trace_count(struct follower *follower, const struct kg_node *record)

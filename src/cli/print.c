@@ -299,7 +299,8 @@ struct table *table_new(const char *const *headings)
     table->columns = scols_new_table();
     print_need(table->columns != NULL);
     scols_table_enable_colors(table->columns, print_colors());
-    /* Who reads a pipe cuts as he likes; without this, it has the width of $COLUMNS or 80. */
+    /* The reader of a pipe cuts as it likes; without this, a table has the width of $COLUMNS or 80.
+     */
     if (print_columns() == SIZE_MAX)
         scols_table_set_termforce(table->columns, SCOLS_TERMFORCE_NEVER);
     /* The cells are escaped here; libsmartcols would escape the backslashes once more. */

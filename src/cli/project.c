@@ -259,7 +259,8 @@ static char *cli_project_package_of(const struct cli *cli, const char *plugin, b
 {
     kg_auto(installed_free) struct installed installed = {0};
     if (!manifest_package_is_valid(kg_str(plugin))) {
-        kg_fail(err, KG_E_USAGE, "\"%.64s\" is not the name of a plugin, nor a package", plugin);
+        kg_fail(err, KG_E_USAGE, "\"%" KG_S_NAME "\" is not the name of a plugin, nor a package",
+                plugin);
         kg_hint(err, "to install one first: kaged plugin install SOURCE");
         return NULL;
     }

@@ -53,7 +53,7 @@ static void cli_projects_put_changes(struct kg_buf *out, const struct cli *cli,
     project_changes_view_words(changes, out);
 }
 
-/* Who could write what the project is made of runs in a new cage. */
+/* Plugins that could write what the project is made of run in a new cage. */
 static const struct row loaded_rows[] = {
     {.each = "restarted",
      .words = "{.} is restarted: it could write the project's " PROJECT_DIR "\n"},
@@ -73,7 +73,8 @@ int cli_project_load(struct cli *cli)
     kg_auto(kg_buf_free) struct kg_buf body = {0};
     const char *path = cli_argument(cli, 0);
     struct kg_err err;
-    /* Who names no folder has forgotten that he is in another, rather than meant this one. */
+    /* Without a folder the user has more likely forgotten that he is in another than meant this
+     * one. */
     int result =
         path ? project_locate_any(path, &location, &err) : project_locate(".", &location, &err);
     if (result < 0) {

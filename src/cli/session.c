@@ -45,7 +45,7 @@ static int say_no_project(const struct cli *cli, const char *folder)
 {
     kg_auto(kg_free) char *self = cli_self(cli);
     struct kg_err err;
-    kg_fail(&err, KG_E_NOT_FOUND, "no project that is loaded has the folder %s in it", folder);
+    kg_fail(&err, KG_E_NOT_FOUND, "no loaded project contains the folder %s", folder);
     kg_hint(&err, "load it with: %s project load PATH; or name one: %s session new --project P",
             self, self);
     return print_error(&err);
@@ -187,7 +187,8 @@ static int say_tool_problem(const struct cli *cli, const struct kg_node *answer)
     }
     struct kg_str process = session_process_of(kg_buf_view(&text), plugin);
     if (kg_node_is_true(answer, "blocked") && plugin.length > 0)
-        hint = kg_format("more with: %s plugin status %.*s", self, KG_STR_CUT(process, 160));
+        hint =
+            kg_format("more with: %s plugin status %.*s", self, KG_STR_CUT(process, KG_CUT_WORD));
     bool nobodys = plugin.length == 0 && !kg_node_is_true(answer, "blocked");
     int code = nobodys ? kg_error_row(KG_E_NOT_FOUND)->exit_code : CLI_FAILED;
     return print_problem(code, kg_buf_view(&text), kg_str(hint));
@@ -223,7 +224,7 @@ static const struct row told_rows[] = {
 };
 static const struct row idle_rows[] = {
     {.each = "hooks", .rows = told_rows},
-    {"!hooks", .words = "no plugin of the primary wants to hear of it\n"},
+    {"!hooks", .words = "no plugin of the primary subscribes to it\n"},
     {0},
 };
 const struct cli_page page_session_idle = {OF_SESSION("POST", "/idle"), .rows = idle_rows};
@@ -281,7 +282,7 @@ static void session_put_figures(struct kg_buf *out, const struct cli *cli,
 
 static const struct row compact_rows[] = {
     {"strategy=checkpoint",
-     .words = "a checkpoint was set; the session waits. Go on as it is: {@self} session resume "
+     .words = "a checkpoint was set; the session waits. Continue as it is: {@self} session resume "
               "{@1}\nor with less: {@self} session compact {@1} --strategy drop"},
     {"!strategy=checkpoint", .put = session_put_figures},
     {.words = "\n"},
@@ -311,7 +312,7 @@ int cli_session_compact(struct cli *cli)
 static const struct member of_agent[] = {{"agent", "--agent"}, {0}};
 const struct cli_page page_session_undo_compact = {
     OF_SESSION("POST", "/undo-compact"), .members = of_agent,
-    .words = "the last compaction was taken back: {tokens:short} tokens\n"};
+    .words = "the last compaction was undone: {tokens:short} tokens\n"};
 
 /* -- one entry --------------------------------------------------------------------------------- */
 
@@ -339,7 +340,7 @@ char *session_entry_id(const struct cli *cli, const char *named, int *ret_code)
 }
 
 static const struct row pin_rows[] = {
-    {"--unpin", .words = "#{seq} is pinned no more\n"},
+    {"--unpin", .words = "#{seq} is no longer pinned\n"},
     {"!--unpin", .words = "#{seq} is pinned: no compaction leaves it out\n"},
     {0},
 };
@@ -388,7 +389,7 @@ const struct cli_page page_session_close = {OF_SESSION("DELETE", ""), .words = S
 
 static const struct row cancel_rows[] = {
     {"cancelled", .words = "the turn was cancelled\n"},
-    {"!cancelled", .words = "no turn runs\n"},
+    {"!cancelled", .words = "no turn is running\n"},
     {0},
 };
 const struct cli_page page_session_cancel = {OF_SESSION("POST", "/cancel"), .rows = cancel_rows};

@@ -90,7 +90,7 @@ static int session_move_ask(const struct cli *cli, const struct cli_page *page,
     struct kg_err err;
     kg_auto(kg_close) int terminal = terminal_open();
     if (terminal < 0) {
-        kg_fail(&err, KG_E_REFUSED, "nobody is there to be asked");
+        kg_fail(&err, KG_E_REFUSED, "there is nobody to ask");
         kg_hint(&err, "--dry-run shows what would change, --yes does it");
         return print_error(&err);
     }

@@ -115,7 +115,7 @@ static bool session_questions_fill_in(int tty, const struct kg_node *schema,
     return true;
 }
 
-/* NULL: the form has none, and is a yes or no; or it is no form. */
+/* NULL: the form has none, and is a yes or no; or it is not a form. */
 static const struct kg_member *first_field(const struct kg_node *question)
 {
     const struct kg_node *properties =
@@ -220,7 +220,7 @@ void session_ask(const struct cli *cli, const struct kg_node *question,
     if (client_exchange(cli->paths.socket, &request, &reply, &err) < 0)
         (void)print_error(&err);
     else if (reply.status >= 400)
-        fprintf(stderr, "the answer was not taken: %.*s\n",
-                KG_STR_CUT(kg_buf_view(&reply.body), 400));
+        fprintf(stderr, "the answer was not accepted: %.*s\n",
+                KG_STR_CUT(kg_buf_view(&reply.body), KG_CUT_CAUSE));
     kg_buf_free(&reply.body);
 }

@@ -178,12 +178,12 @@ static const struct stop {
     const char *message;
     const char *advice, *verb, *rest; /* "advice: kaged session VERB ID rest" */
 } stops[] = {
-    {"length", KG_E_MODEL, "the answer ends at the most tokens that the model may write",
+    {"length", KG_E_MODEL, "the answer was cut at the model's maximum of tokens",
      "let it go on with", "send", " 'go on'"},
     {"refused", KG_E_REFUSED, "the model refused to answer", "look at what it was asked with",
      "context", ""},
-    {"steps", KG_E_CONFLICT, "the turn has come to its most steps", "let it go on with", "send",
-     " 'go on'; or allow more with --steps"},
+    {"steps", KG_E_CONFLICT, "the turn has reached its maximum of steps", "let it go on with",
+     "send", " 'go on'; or allow more with --steps"},
     {"cancelled", KG_E_CANCELLED, "the turn was cancelled; what was said until then is kept",
      "look at it with", "show", ""},
     {"checkpoint", KG_E_CONFLICT, "the context is full, and the session waits for you",
@@ -317,7 +317,7 @@ static int session_send_check_text(struct kg_str text, struct kg_err *err)
         if (strchr(" \n\t\r", text.data[i]) == NULL || text.data[i] == '\0')
             return 0;
     kg_fail(err, KG_E_USAGE, "session send: the message is empty");
-    return kg_hint(err, "write it behind the session, or give it on stdin");
+    return kg_hint(err, "write it after the session, or pass it on stdin");
 }
 
 static void session_send_put_body(struct kg_buf *out, struct kg_str text, int64_t steps)

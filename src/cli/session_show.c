@@ -93,7 +93,7 @@ static const struct form {
     {"summary", NULL, "summary for %", false, SAID},
     {"compaction", NULL, "context of % compacted by ", false, FIGURES},
     {"checkpoint", NULL, "context of % stopped at a ", false, FIGURES},
-    {"undo", NULL, "compaction# of % taken back", false, BARE},
+    {"undo", NULL, "compaction# of % undone", false, BARE},
     {NULL, NULL, "", false, CALL},
 };
 
@@ -307,7 +307,7 @@ static const struct row session_rows[] = {
     {"operator_id", .words = ", of {operator_id}"},
     {"workdir", .words = ", in {workdir}"},
     {"parent", .words = "; forked from {parent}"},
-    {"running", .words = "; a turn runs"},
+    {"running", .words = "; a turn is running"},
     {.words = "\n"},
     {.put = session_show_put_agents},
     {0},

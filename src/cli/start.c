@@ -367,7 +367,7 @@ static void on_host_stopped(void *data)
 static void on_kill_deadline(struct loop_timer *timer)
 {
     (void)timer;
-    kg_log(KG_ERROR_LEVEL, "stopping took too long; leaving at once");
+    kg_log(KG_ERROR_LEVEL, "stopping took too long; exiting now");
     _exit(1);
 }
 
@@ -386,7 +386,7 @@ static void cli_start_stop(struct daemon *daemon, const char *reason)
     if (daemon->server == NULL)
         return; /* all is done; this turn of the loop is the last */
     bool again = host_is_stopping(daemon->host);
-    systemd_tell(daemon->systemd, "STOPPING=1", "%s: plugins are asked to leave", reason);
+    systemd_tell(daemon->systemd, "STOPPING=1", "%s: plugins are asked to stop", reason);
     uint64_t most_ms =
         again ? STOP_AGAIN_MAX_MS : (uint64_t)host_config(daemon->host)->limits_stop_timeout_ms;
     loop_timer_start(daemon->loop, &daemon->stop_timer, most_ms,
@@ -403,7 +403,7 @@ static void on_reload_done(void *data, struct kg_str changed, const struct kg_er
 {
     (void)data, (void)changed;
     if (err_or_null != NULL)
-        kg_log(KG_ERROR_LEVEL, "reload: the old configuration stays: %s", err_or_null->message);
+        kg_log(KG_ERROR_LEVEL, "reload: the old configuration is kept: %s", err_or_null->message);
 }
 
 static void cli_start_on_signal(uv_signal_t *handle, int number)

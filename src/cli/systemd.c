@@ -81,7 +81,7 @@ static int keep_socket(struct systemd *systemd, int fd, struct kg_err *err)
                 "descriptor %d, which LISTEN_FDS counts, is not a listening stream "
                 "socket",
                 fd);
-        return kg_hint(err, "a unit of sockets for kaged has ListenStream= and Accept=no");
+        return kg_hint(err, "a socket unit for kaged needs ListenStream= and Accept=no");
     }
     systemd->sockets[systemd->socket_count++] = fd;
     return 0;

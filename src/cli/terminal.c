@@ -1,6 +1,6 @@
 /*
- * A person at a terminal: who asks him something shows it on that same terminal, reads his answer
- * from there, and hears of Ctrl-C. What was typed before the question is no answer to it.
+ * A person at a terminal: a question is shown on it, the answer is read from there, and Ctrl-C is
+ * noticed. What was typed before the question is not an answer to it.
  */
 #include "cli/cli.h"
 

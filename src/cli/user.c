@@ -21,9 +21,9 @@ int user_find(const struct config *config, struct cage_owner *ret_owner, struct 
     struct cage_owner owner = cage_owner_self();
     int64_t base = config->sandbox_uid_base;
     if (base != 0 && base < UID_BASE_LEAST) {
-        kg_fail(err, KG_E_INVALID_CONFIG, "sandbox.uid_base: %lld is among the users of the system",
-                (long long)base);
-        return kg_hint(err, "take %d or above, where nobody else has uids", UID_BASE_LEAST);
+        kg_fail(err, KG_E_INVALID_CONFIG,
+                "sandbox.uid_base: %lld is in the range of ordinary users", (long long)base);
+        return kg_hint(err, "use %d or above, where nobody else has uids", UID_BASE_LEAST);
     }
     int result = geteuid() == 0 && config->daemon_user[0] != '\0'
                      ? cage_owner_find(config->daemon_user, &owner, err)
@@ -34,8 +34,7 @@ int user_find(const struct config *config, struct cage_owner *ret_owner, struct 
     if (base != 0 && geteuid() == 0 && owner.uids.count == 0) {
         kg_fail(err, KG_E_INVALID_CONFIG,
                 "sandbox.uid_base: root cannot become a user from %lld on", (long long)base);
-        return kg_hint(err,
-                       "this is a container that has fewer uids: give it more, or leave it out");
+        return kg_hint(err, "this container has too few uids: give it more, or leave the key out");
     }
     *ret_owner = owner;
     return 0;

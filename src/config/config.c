@@ -478,10 +478,10 @@ static int config_take_text(const struct setting *setting, const struct kg_node 
         return fail_at(err, node, "%s takes a string", setting->text);
     if (!config_is_choice(key->choices, node->text))
         return fail_at(err, node, "%s is \"%.*s\"; it must be one of %s", setting->text,
-                       KG_STR_CUT(node->text, 64), key->choices);
+                       KG_STR_CUT(node->text, KG_CUT_NAME), key->choices);
     if (key->form != NULL && node->text.length > 0 && !key->form->fits(node->text))
         return fail_at(err, node, "%s is \"%.*s\"; it must be %s", setting->text,
-                       KG_STR_CUT(node->text, 64), key->form->one);
+                       KG_STR_CUT(node->text, KG_CUT_NAME), key->form->one);
     config_set_text(setting->config, key, node->text);
     return 0;
 }

@@ -195,7 +195,7 @@ static int read_old(const struct place *place, struct kg_buf *text, struct stat 
 {
     *ret_exists = fstatat(place->folder, place->name, ret_status, AT_SYMLINK_NOFOLLOW) == 0;
     if (!*ret_exists && errno != ENOENT)
-        return kg_fail_errno(err, errno, "look at it");
+        return kg_fail_errno(err, errno, "stat it");
     return *ret_exists ? kg_read_file(place->path, KG_DOC_BYTES_MAX, text, err) : 0;
 }
 

@@ -161,7 +161,7 @@ int edit_json_remove(struct kg_buf *text, const char *const *path, size_t path_c
         return result;
     struct place place = edit_json_walk(text, path, path_count);
     if (!place.found || place.depth + 1 < path_count)
-        return kg_fail(err, KG_E_NOT_FOUND, "there is no %s in it", path[path_count - 1]);
+        return kg_fail(err, KG_E_NOT_FOUND, "it has no %s", path[path_count - 1]);
     size_t from = place.key, to = place.end;
     size_t after = to;
     while (strchr(" \t\r\n", text->data[from - 1]) != NULL)

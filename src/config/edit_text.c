@@ -209,7 +209,7 @@ bool edit_is_container(const struct kg_node *node)
     return node->type == KG_ARRAY || node->type == KG_OBJECT;
 }
 
-/* As numbers, since each format writes them its own way; an integer is no float. */
+/* As numbers, since each format writes them its own way; an integer is not a float. */
 static bool same_number(struct kg_str a, struct kg_str b)
 {
     int64_t integer_a, integer_b;
@@ -413,7 +413,7 @@ static int edit_text_check_text(struct kg_str text, struct kg_err *err)
 {
     if (kg_utf8_valid(text) == text.length)
         return 0;
-    return kg_fail(err, KG_E_INVALID_PARAMS, "what shall be written is not UTF-8");
+    return kg_fail(err, KG_E_INVALID_PARAMS, "the text to be written is not UTF-8");
 }
 
 /* Once here, so that writers need no errors; depth is what the path has used. */
@@ -441,7 +441,7 @@ static int edit_text_take_path(struct edit_request *request, const char *const *
                                struct kg_err *err)
 {
     if (count == 0 || count >= EDIT_PATH_MAX)
-        return kg_fail(err, KG_E_USAGE, "a key has 1 to %d parts", EDIT_PATH_MAX - 1);
+        return kg_fail(err, KG_E_USAGE, "a key must have 1 to %d parts", EDIT_PATH_MAX - 1);
     for (size_t i = 0; i < count; i++) {
         request->path[i] = kg_str(path[i]);
         int result = edit_text_check_text(request->path[i], err);

@@ -262,8 +262,7 @@ static int refuse_anchor(struct yaml *yaml, const struct piece *piece)
     for (size_t at = 0; at < piece->start; at++)
         line += edit_yaml_char_at(yaml, at) == '\n';
     return kg_fail(yaml->err, KG_E_CONFLICT,
-                   "what stands on line %zu has an anchor or is an alias, so that an edit would "
-                   "change other places too",
+                   "line %zu has an anchor or is an alias: an edit would change other places too",
                    line);
 }
 
@@ -291,7 +290,7 @@ static bool edit_yaml_is_reserved(struct kg_str text)
     return false;
 }
 
-/* 0.1.0 is no number anywhere; 0.1 and 2026-11-15 may be. */
+/* 0.1.0 is not a number anywhere; 0.1 and 2026-11-15 may be. */
 static bool is_like_version(struct kg_str text)
 {
     const char *dot = memchr(text.data, '.', text.length);
@@ -485,7 +484,7 @@ static bool find_colon(const struct yaml *yaml, const struct piece *key, size_t 
 static int refuse_form(struct yaml *yaml)
 {
     return kg_fail(yaml->err, KG_E_CONFLICT,
-                   "it is written in a way that only people edit (such as with \"? key\")");
+                   "it is written in a way that kaged does not edit (such as with \"? key\")");
 }
 
 static struct edit_items edit_yaml_items_of(struct yaml *yaml, const struct piece *collection)

@@ -56,11 +56,11 @@ static int config_grants_take_env(const struct kg_node *table, char ***ret_env, 
         const struct kg_member *member = &env->members[i];
         const struct kg_str text = member->value.text;
         if (!local_is_env_name(member->key))
-            return fail_at(err, &member->value, "env.%.*s: no plugin has a variable of that name",
-                           KG_STR_CUT(member->key, 64));
+            return fail_at(err, &member->value, "env.%.*s: this cannot be the name of a variable",
+                           KG_STR_CUT(member->key, KG_CUT_NAME));
         if (member->value.type != KG_STRING || memchr(text.data, '\0', text.length) != NULL)
             return fail_at(err, &member->value, "env.%.*s takes a text",
-                           KG_STR_CUT(member->key, 64));
+                           KG_STR_CUT(member->key, KG_CUT_NAME));
         kg_list_add(ret_env, kg_format("%.*s=%.*s", KG_STR_ARG(member->key), KG_STR_ARG(text)));
     }
     return 0;
@@ -74,7 +74,7 @@ static int config_grants_check_keys(const struct kg_node *table, bool of_project
         if (kg_str_is(key, "allow") || kg_str_is(key, "deny") ||
             (!of_project && (kg_str_is(key, "projects") || kg_str_is(key, "env"))))
             continue;
-        fail_at(err, &table->members[i].value, "unknown key %.*s", KG_STR_CUT(key, 64));
+        fail_at(err, &table->members[i].value, "unknown key %.*s", KG_STR_CUT(key, KG_CUT_NAME));
         return kg_hint(err, "there are allow and deny%s", of_project ? "" : ", env and projects");
     }
     return 0;
@@ -86,7 +86,7 @@ static int config_grants_take_table(struct local *local, struct kg_str plugin,
 {
     if (table->type != KG_OBJECT)
         return fail_at(err, table, "grants.%.*s is a table: write it as [grants.%.*s]",
-                       KG_STR_CUT(plugin, 64), KG_STR_CUT(plugin, 64));
+                       KG_STR_CUT(plugin, KG_CUT_NAME), KG_STR_CUT(plugin, KG_CUT_NAME));
     int result = config_grants_check_keys(table, project.length > 0, err);
     if (result < 0)
         return result;

@@ -77,8 +77,8 @@ static int take_system(const struct local *local, const struct kg_node *table,
         const struct kg_member *member = &below->members[i];
         if (kg_node_member(system, member->key) != NULL)
             return fail_at(err, &member->value,
-                           "%.*s stands here and in the table above " LOCAL_SYSTEM,
-                           KG_STR_CUT(member->key, 64));
+                           "%.*s is given here and in the table above " LOCAL_SYSTEM,
+                           KG_STR_CUT(member->key, KG_CUT_NAME));
         system->members[system->count++] = *member;
     }
     *ret_system = system;
@@ -101,7 +101,7 @@ static int local_take_plugin(struct local *local, const struct kg_member *member
     const struct kg_node *table = &member->value;
     if (table->type != KG_OBJECT)
         return fail_at(err, table, "plugins.%.*s is a table: write it as [plugins.\"%.*s\"]",
-                       KG_STR_CUT(member->key, 64), KG_STR_CUT(member->key, 64));
+                       KG_STR_CUT(member->key, KG_CUT_NAME), KG_STR_CUT(member->key, KG_CUT_NAME));
     struct local_plugin *plugin = &local->plugins[local->plugin_count++];
     const struct kg_node *is_local = kg_node_get(table, "local");
     plugin->package = member->key;
@@ -182,7 +182,7 @@ static int local_take_secrets(struct local *local, struct kg_err *err)
             known |= kg_str_is(table->members[i].key, keys[k]);
         if (!known)
             return fail_at(err, &table->members[i].value, "unknown key secrets.%.*s",
-                           KG_STR_CUT(table->members[i].key, 64));
+                           KG_STR_CUT(table->members[i].key, KG_CUT_NAME));
     }
     const struct kg_node *timeout = kg_node_get(table, "timeout_ms");
     if (timeout != NULL && (!kg_node_int(timeout, &secrets->timeout_ms) ||
@@ -222,7 +222,7 @@ static int take_sections(struct local *local, struct kg_err *err)
         if (known)
             continue;
         kg_fail(err, KG_E_INVALID_CONFIG, "%u:%u: unknown section %.*s", member->key_line,
-                member->key_column, KG_STR_CUT(member->key, 64));
+                member->key_column, KG_STR_CUT(member->key, KG_CUT_NAME));
         const char *nearest = kg_str_nearest(member->key, sections, KG_COUNT(sections));
         if (nearest != NULL)
             kg_hint(err, "did you mean %s?", nearest);

@@ -121,8 +121,8 @@ struct local {
 /*
  * In every text of the file ${VAR} is a variable of the environment, ${secret:NAME} a secret and
  * ${file:PATH} what a file has. A variable that is not set makes the file unusable. The others are
- * looked up by who reads the file, and one that cannot be found is the problem of the plugin or the
- * provider whose table names it, and of nobody else.
+ * looked up by the reader of the file, and one that cannot be found is the problem of the plugin or
+ * the provider whose table names it, and of nobody else.
  */
 enum local_reference_kind { LOCAL_SECRET, LOCAL_FILE, LOCAL_REFERENCE_KINDS };
 struct local_reference {

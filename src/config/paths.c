@@ -97,7 +97,7 @@ int config_paths_find(const char *home_or_null, struct config_paths *ret_paths, 
     struct config_paths paths = {0};
     const char *home = home_or_null ? home_or_null : getenv("KAGED_HOME");
     if (home != NULL && home[0] == '\0')
-        return kg_fail(err, KG_E_USAGE, "the home folder is given, but empty");
+        return kg_fail(err, KG_E_USAGE, "the home folder is given, but is empty");
     if (home != NULL)
         fill_home(&paths, home);
     else if (getuid() == 0)
@@ -129,7 +129,7 @@ static int make_private(const char *path, uid_t user, struct kg_err *err)
         return result;
     struct stat there;
     if (lstat(path, &there) < 0)
-        return kg_fail_errno(err, errno, "look at folder %s", path);
+        return kg_fail_errno(err, errno, "stat folder %s", path);
     if (!S_ISDIR(there.st_mode) || (there.st_uid != user && there.st_uid != 0))
         return kg_fail(err, KG_E_REFUSED, "folder %s: belongs to another user", path);
     if (access(path, W_OK) < 0)

@@ -33,12 +33,12 @@ static const struct power powers[POWER_COUNT] = {
                     "run programs of this machine in the session's folder, which they may change"},
     [POWER_FS_WRITE] = {.words = "write files in the session's folder"},
     [POWER_CONTEXT] = {.words = "read all that is said to the model, and change it on its way"},
-    [POWER_PROVIDER] = {.words = "register model providers; this version has no use for it"},
+    [POWER_PROVIDER] = {.words = "register model providers; not used in this version"},
     [POWER_ENV] = {"NAME", true, "_", "read a variable of the daemon's environment"},
     [POWER_NET] = {"HOST", false, ".-_",
                    "send requests to hosts on the Internet, and read what "
                    "they answer"},
-    [POWER_CRYPTO] = {.words = "use cryptographic functions; this version has no use for it"},
+    [POWER_CRYPTO] = {.words = "use cryptographic functions; not used in this version"},
 };
 
 /* "exec:git" is "exec", and "git" in *ret_what. */
@@ -86,14 +86,17 @@ void config_grant_explain(struct kg_str grant, struct kg_err *err)
     enum config_power power = powers_find(name);
     if (power == POWER_COUNT) {
         const char *nearest = kg_str_nearest(name, config_power_names, POWER_COUNT);
-        kg_fail(err, KG_E_INVALID_CONFIG, "there is no capability \"%.*s\"", KG_STR_CUT(name, 64));
+        kg_fail(err, KG_E_INVALID_CONFIG, "there is no capability \"%.*s\"",
+                KG_STR_CUT(name, KG_CUT_NAME));
         kg_hint(err, nearest != NULL ? "did you mean %s?" : "kaged-script(7) lists them", nearest);
     } else if (powers[power].of != NULL) {
-        kg_fail(err, KG_E_INVALID_CONFIG, "\"%.*s\" is not a capability", KG_STR_CUT(grant, 64));
+        kg_fail(err, KG_E_INVALID_CONFIG, "\"%.*s\" is not a capability",
+                KG_STR_CUT(grant, KG_CUT_NAME));
         kg_hint(err, "write %s%s%s:%s", powers[power].only ? "" : config_power_names[power],
                 powers[power].only ? "" : ", or ", config_power_names[power], powers[power].of);
     } else {
-        kg_fail(err, KG_E_INVALID_CONFIG, "%s is granted whole", config_power_names[power]);
+        kg_fail(err, KG_E_INVALID_CONFIG, "%s can only be granted as a whole",
+                config_power_names[power]);
         kg_hint(err, "write %s", config_power_names[power]);
     }
 }

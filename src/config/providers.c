@@ -115,7 +115,7 @@ static int providers_take_text(const struct field *field, const struct kg_node *
                        (long long)field->min, (long long)field->max);
     for (size_t i = 0; i < node->text.length; i++)
         if ((unsigned char)node->text.data[i] < 0x20 || node->text.data[i] == 0x7F)
-            return fail_at(err, node, "%s has a control character in it", field->key);
+            return fail_at(err, node, "%s contains a control character", field->key);
     *ret_text = node->text;
     return 0;
 }
@@ -249,10 +249,10 @@ static const char *parse_authority(struct kg_str text, struct url *url)
 static const char *wrong_character(char c)
 {
     if (c <= ' ' || c >= 0x7F || strchr("\"\\<>^`{|}", c) != NULL)
-        return "it has a character that no address has";
+        return "it contains a character that no address may have";
     if (c == '@')
-        return "it has a user in it: keys belong into api_key or headers";
-    return c == '?' || c == '#' ? "it has a \"?\" or \"#\" in it" : NULL;
+        return "it contains a user name: keys belong in api_key or headers";
+    return c == '?' || c == '#' ? "it contains a \"?\" or \"#\"" : NULL;
 }
 
 /* What is wrong with it, or NULL. */
@@ -317,7 +317,7 @@ static int providers_take_url(struct local *local, struct local_provider *provid
     if (!url.encrypted && !provider->insecure && !may_be_open(provider, url.host)) {
         fail_at(err, node, "base_url: http:// would show %s to the network",
                 provider->api_key.length > 0 ? "the key" : "what is said");
-        return kg_hint(err, "use https://, or say insecure = true if that is meant");
+        return kg_hint(err, "use https://, or set insecure = true if that is intended");
     }
     while (provider->base_url.data[provider->base_url.length - 1] == '/')
         provider->base_url.length--;
@@ -354,7 +354,7 @@ static int check_header(const struct kg_member *member, struct kg_err *err)
     for (size_t i = 0; i < KG_COUNT(own_headers); i++)
         if (member->key.length == strlen(own_headers[i]) &&
             strncasecmp(member->key.data, own_headers[i], member->key.length) == 0)
-            return fail_at(err, &member->value, "headers: %s is not to be set", own_headers[i]);
+            return fail_at(err, &member->value, "headers: %s cannot be set", own_headers[i]);
     return providers_take_text(&value, &member->value, &text, err);
 }
 
@@ -395,7 +395,7 @@ static int take_base_url(struct local *local, struct local_provider *provider,
     provider->base_url = kg_str(default_urls[provider->kind]);
     if (provider->kind == LOCAL_DEMO) {
         provider->host = "";
-        return node ? fail_at(err, node, "the demo has no base_url: it asks nobody") : 0;
+        return node ? fail_at(err, node, "the demo takes no base_url: it asks nobody") : 0;
     }
     int result = node ? providers_take_text(&field, node, &provider->base_url, err) : 0;
     if (result < 0)

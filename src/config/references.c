@@ -72,12 +72,12 @@ static int references_put_variable(const struct replacing *at, const struct kg_n
 {
     if (!references_is_variable(name))
         return fail_at(err, node, "%.*s: \"${\" without the name of a variable and \"}\"",
-                       KG_STR_CUT(at->key, 64));
+                       KG_STR_CUT(at->key, KG_CUT_NAME));
     kg_auto(kg_free) char *variable = kg_str_dup(name);
     const char *value = getenv(variable);
     if (value == NULL) {
         fail_at(err, node, "%.*s needs the environment variable %s, which is not set",
-                KG_STR_CUT(at->key, 64), variable);
+                KG_STR_CUT(at->key, KG_CUT_NAME), variable);
         return kg_hint(err, "set %s where the daemon is started", variable);
     }
     kg_buf_text(out, value);
@@ -100,7 +100,8 @@ static int references_put_found(struct replacing *at, const struct kg_node *node
     struct kg_err found = {0};
     if (at->lookup->find(at->lookup->data, reference, out, &found) == 0)
         return 0;
-    kg_wrap(&found, -EINVAL, "%u:%u: %.*s", node->line, node->column, KG_STR_CUT(at->key, 64));
+    kg_wrap(&found, -EINVAL, "%u:%u: %.*s", node->line, node->column,
+            KG_STR_CUT(at->key, KG_CUT_NAME));
     if (!has_user(at)) {
         if (err != NULL)
             *err = found;
@@ -127,10 +128,10 @@ static int references_put_reference(struct replacing *at, const struct kg_node *
         struct kg_str name = kg_str_from(inside, strlen(kinds[kind].prefix));
         if (!kinds[kind].fits(name))
             return fail_at(err, node, "%.*s: \"${%s\" without %s and \"}\"",
-                           KG_STR_CUT(at->key, 64), kinds[kind].prefix, kinds[kind].what);
+                           KG_STR_CUT(at->key, KG_CUT_NAME), kinds[kind].prefix, kinds[kind].what);
         if (kg_str_is(at->section, "secrets"))
             return fail_at(err, node, "%.*s: [secrets] can name variables only",
-                           KG_STR_CUT(at->key, 64));
+                           KG_STR_CUT(at->key, KG_CUT_NAME));
         const struct local_reference reference = {kind, name, at->section, at->table};
         return references_put_found(at, node, &reference, out, err);
     }

@@ -41,7 +41,7 @@ static int config_services_check_keys(const struct kg_node *table, const char *c
         if (at < count)
             continue;
         kg_fail(err, KG_E_INVALID_CONFIG, "%u:%u: unknown key %.*s", member->key_line,
-                member->key_column, KG_STR_CUT(member->key, 64));
+                member->key_column, KG_STR_CUT(member->key, KG_CUT_NAME));
         const char *nearest = kg_str_nearest(member->key, keys, count);
         return nearest != NULL ? kg_hint(err, "did you mean %s?", nearest) : -EINVAL;
     }
@@ -77,7 +77,7 @@ static int config_services_take_one(struct local *local, const struct kg_member 
     const struct kg_err *problem = local_problem_of(local, "services", member->key);
     if (member->value.type != KG_OBJECT)
         return fail_at(err, &member->value, "services.%.*s is a table",
-                       KG_STR_CUT(member->key, 64));
+                       KG_STR_CUT(member->key, KG_CUT_NAME));
     if (kg_str_is(member->key, names[0])) {
         services->audit_problem = problem;
         return take_audit(services, &member->value, err);
@@ -86,7 +86,7 @@ static int config_services_take_one(struct local *local, const struct kg_member 
         services->bucket_problem = problem;
         return take_bucket(services, &member->value, err);
     }
-    fail_at(err, &member->value, "there is no service %.*s", KG_STR_CUT(member->key, 64));
+    fail_at(err, &member->value, "there is no service %.*s", KG_STR_CUT(member->key, KG_CUT_NAME));
     return kg_hint(err, "services.audit and services.bucket are known");
 }
 

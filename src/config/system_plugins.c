@@ -22,11 +22,11 @@ static int config_system_plugins_check_keys(const struct kg_node *table, struct 
         if (at < KG_COUNT(keys))
             continue;
         kg_fail(err, KG_E_INVALID_CONFIG, "%u:%u: unknown key %.*s", member->key_line,
-                member->key_column, KG_STR_CUT(member->key, 64));
+                member->key_column, KG_STR_CUT(member->key, KG_CUT_NAME));
         const char *nearest = kg_str_nearest(member->key, keys, KG_COUNT(keys));
         if (nearest != NULL)
             return kg_hint(err, "did you mean %s?", nearest);
-        return kg_hint(err, "settings of the plugin itself belong into its table config");
+        return kg_hint(err, "settings of the plugin itself belong in its table config");
     }
     return 0;
 }
@@ -77,7 +77,7 @@ static int config_system_plugins_take_one(struct local *local, const struct kg_m
         return -EINVAL;
     const struct kg_node *required = kg_node_get(&member->value, "required");
     if (member->key.data[0] == '.')
-        return fail_at(err, &member->value, "the name of a system plugin begins with no \".\"");
+        return fail_at(err, &member->value, "the name of a system plugin cannot begin with \".\"");
     if (required != NULL && required->type != KG_BOOL)
         return fail_at(err, required, "required takes true or false");
     plugin->name = member->key;

@@ -129,9 +129,6 @@ void dialect_go_on(struct dialect_talk *talk, int next);
 /* Both give GREETING_FAILED: what its author must fix, and what is tried again. */
 int dialect_reject(struct dialect_talk *talk, const char *format, ...) KG_PRINTF(2, 3);
 int dialect_fail(struct dialect_talk *talk, const char *format, ...) KG_PRINTF(2, 3);
-/* The same, of an initialize that had no result: it was refused, or not answered in time. */
-int dialect_fail_initialize(struct dialect_talk *talk, enum peer_outcome outcome,
-                            struct kg_str payload);
 
 /* -- lists in pages ---------------------------------------------------------------------------- */
 
@@ -240,7 +237,7 @@ struct dialect {
     int (*first_step)(const struct dialect_talk *talk); /* which begins it; NULL: the first */
     void (*open)(struct dialect_talk *talk);            /* makes talk->state; or NULL */
     void (*close)(struct dialect_talk *talk);           /* frees it; or NULL */
-    /* What the first step says, for who writes it down; NULL: nothing that is worth it. */
+    /* What the first step says, for a record; NULL: nothing that is worth it. */
     void (*put_greeting)(struct dialect_talk *talk, struct kg_buf *ret_json);
     /* Tells a child that runs its configuration; NULL: it cannot be told. */
     void (*configure)(struct dialect_talk *talk);

@@ -2,7 +2,7 @@
  * The greeting: steps of a row, one after the other. A step ends once, with what follows it; a
  * greeting ends once, by on_ready or on_failed, or not at all for a child that went away.
  */
-#include "dialect/dialect.h"
+#include "dialect/internal.h"
 
 #include <stdio.h>
 
@@ -40,7 +40,7 @@ int dialect_fail_initialize(struct dialect_talk *talk, enum peer_outcome outcome
     kg_auto(kg_buf_free) struct kg_buf words = {0};
     if (outcome == PEER_ERROR) {
         rpc_error_message(payload, &words);
-        return dialect_fail(talk, "it refused initialize: %.200s", kg_buf_terminate(&words));
+        return dialect_fail(talk, "it refused initialize: %" KG_S_PATH, kg_buf_terminate(&words));
     }
     if (talk->audit != NULL)
         audit_emit(talk->audit, AUDIT_PLUGIN_INITIALIZE_TIMEOUT, KG_STR_NULL,
@@ -73,7 +73,8 @@ static int greeting_ask(struct dialect_talk *talk, const struct dialect_step *st
         .data = talk,
     };
     if (talk->exchanges++ == EXCHANGES_MAX)
-        return dialect_fail(talk, "it was not greeted after %d exchanges", EXCHANGES_MAX);
+        return dialect_fail(talk, "its handshake was not complete after %d exchanges",
+                            EXCHANGES_MAX);
     if (peer_call(talk->peer, &call, NULL, &err) < 0)
         return dialect_fail(talk, "%s: %s", step->method, err.message);
     return GREETING_LATER;

@@ -24,10 +24,14 @@ void dialect_pages_free(struct dialect_pages *pages);
 /* -- how far a call is, see progress.c --------------------------------------------------------- */
 
 /*
- * Of a notification whose member `key` is the id of the call: tells the one who waits for it
+ * Of a notification whose member `key` is the id of the call: tells the one waiting for it
  * {"progress", "total"?, "message"?}. What is about no call, falls or is too long is noise.
  */
 enum dialect_hearing dialect_hear_progress(struct dialect_talk *talk, struct kg_str params,
                                            const char *key);
+
+/* The same, of an initialize that had no result: it was refused, or not answered in time. */
+int dialect_fail_initialize(struct dialect_talk *talk, enum peer_outcome outcome,
+                            struct kg_str payload);
 
 #endif

@@ -67,7 +67,7 @@ static bool kaged_check_name(struct dialect_talk *talk, const struct answer *ans
     audit_emit(talk->audit, AUDIT_PLUGIN_NAME_MISMATCH, KG_STR_NULL, AUDIT_V_TEXT(talk->name),
                AUDIT_V_STR(claimed));
     dialect_reject(talk, "it says that its name is \"%.*s\", the manifest says \"%s\"",
-                   KG_STR_CUT(claimed, 64), talk->plugin);
+                   KG_STR_CUT(claimed, KG_CUT_NAME), talk->plugin);
     return false;
 }
 
@@ -79,7 +79,7 @@ static bool kaged_check_version(struct dialect_talk *talk, const struct answer *
     audit_emit(talk->audit, AUDIT_PLUGIN_VERSION_MISMATCH, KG_STR_NULL, AUDIT_V_TEXT(talk->name),
                AUDIT_V_STR(claimed), AUDIT_V_TEXT(talk->version));
     dialect_reject(talk, "it says that its version is \"%.*s\", the manifest says \"%s\"",
-                   KG_STR_CUT(claimed, 64), talk->version);
+                   KG_STR_CUT(claimed, KG_CUT_NAME), talk->version);
     return false;
 }
 
@@ -92,7 +92,7 @@ static bool check_api(struct dialect_talk *talk, const struct answer *answer)
     audit_emit(talk->audit, AUDIT_PLUGIN_API_MISMATCH, KG_STR_NULL, AUDIT_V_TEXT(talk->name),
                AUDIT_V_STR(claimed), AUDIT_V_INT(DIALECT_API_VERSION));
     dialect_reject(talk, "it speaks API version %.*s, the daemon speaks %d",
-                   KG_STR_CUT(claimed, 32), DIALECT_API_VERSION);
+                   KG_STR_CUT(claimed, KG_CUT_NAME), DIALECT_API_VERSION);
     return false;
 }
 
@@ -121,7 +121,7 @@ static bool check_capabilities(struct dialect_talk *talk, const struct answer *a
                    AUDIT_V_RAW(kg_buf_view(&allowed)));
         dialect_reject(talk,
                        "it claims the capability \"%.*s\", which its manifest does not declare",
-                       KG_STR_CUT(claimed, 128));
+                       KG_STR_CUT(claimed, KG_CUT_WORD));
         return false;
     }
     return true;
@@ -161,7 +161,7 @@ static struct kg_str names_end(struct names *names)
     return kg_buf_view(&names->buf);
 }
 
-/* Methods that differ from the manifest are no failure: missing ones are marked, extra ones
+/* Methods that differ from the manifest are not a failure: missing ones are marked, extra ones
  * ignored. Published plugins list their tools, too. */
 static bool check_methods(struct dialect_talk *talk, const struct answer *answer)
 {
@@ -180,7 +180,8 @@ static bool check_methods(struct dialect_talk *talk, const struct answer *answer
     struct kg_str missing_list = names_end(&missing), extra_list = names_end(&extra);
     if (missing.count + extra.count > 0) {
         kg_log_about(KG_WARN, talk->name,
-                     "its methods differ from the manifest: missing %.300s, extra %.300s",
+                     "its methods differ from the manifest: missing %" KG_S_CAUSE
+                     ", extra %" KG_S_CAUSE,
                      missing_list.data, extra_list.data);
         audit_emit(talk->audit, AUDIT_PLUGIN_METHODS_DIFFER, KG_STR_NULL, AUDIT_V_TEXT(talk->name),
                    AUDIT_V_RAW(missing_list), AUDIT_V_RAW(extra_list));
@@ -226,7 +227,7 @@ static void kaged_put_refusal(struct kg_buf *out, struct kg_str error)
     struct kg_str data;
     rpc_error_message(error, out);
     if (kg_json_member(error, "data", &data))
-        kg_buf_printf(out, " %.*s", KG_STR_CUT(data, 160));
+        kg_buf_printf(out, " %.*s", KG_STR_CUT(data, KG_CUT_WORD));
     kg_buf_terminate(out);
 }
 
@@ -241,7 +242,7 @@ static int take_refusal(struct dialect_talk *talk, struct kg_str error)
         return FINISH;
     }
     kaged_put_refusal(&words, error);
-    static const char format[] = "it refused its configuration: %.250s";
+    static const char format[] = "it refused its configuration: %" KG_S_PATH;
     return code == kg_error_row(KG_E_CONFIG_INVALID)->rpc_code
                ? dialect_reject(talk, format, words.data)
                : dialect_fail(talk, format, words.data);
@@ -270,7 +271,8 @@ static void kaged_copy(struct kg_buf *ret_to, const struct kg_buf *from)
 /* What it did not take does not hold: it goes on with the last one that it took. */
 static void kaged_keep_taken(struct dialect_talk *talk, const char *words)
 {
-    kg_log_about(KG_ERROR_LEVEL, talk->name, "it refused its new configuration: %.250s", words);
+    kg_log_about(KG_ERROR_LEVEL, talk->name, "it refused its new configuration: %" KG_S_PATH,
+                 words);
     talk->config_refusals++;
     kg_buf_str(&talk->config_refused, kg_str(words));
     if (talk->config_refused.length > REFUSAL_MAX)
@@ -290,7 +292,7 @@ static bool refuses(struct dialect_talk *talk, bool is_first, struct kg_str erro
     if (is_first && takes_none)
         return false;
     if (is_first && code == kg_error_row(KG_E_CONFIG_INVALID)->rpc_code) {
-        dialect_reject(talk, "it refused its configuration: %.250s", words.data);
+        dialect_reject(talk, "it refused its configuration: %" KG_S_PATH, words.data);
         return false;
     }
     kaged_keep_taken(talk, takes_none ? "it takes no configuration while it runs" : words.data);
@@ -307,7 +309,7 @@ static void on_config_told(void *data, enum peer_outcome outcome, struct kg_str 
     talk->config_again = false;
     talk->config_asked = false;
     if (outcome == PEER_GONE)
-        return; /* who waits hears that its process ended */
+        return; /* waiting callers hear that its process ended */
     if (outcome != PEER_ERROR || !refuses(talk, is_first, payload))
         kaged_copy(&talk->config_taken, &talk->config_told);
     if (!kg_str_equal(kg_buf_view(&talk->config), kg_buf_view(&talk->config_taken)))

@@ -5,6 +5,7 @@
  * silence. What the server says of its tools is kept as it came: whoever approves them reads it.
  */
 #include "dialect/mcp.h"
+#include "dialect/internal.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -167,7 +168,7 @@ static int reject_revision(struct dialect_talk *talk, struct kg_str revision)
     return dialect_reject(talk,
                           "it speaks the revision \"%.*s\" of MCP; kaged speaks %s, %s and older "
                           "ones",
-                          KG_STR_CUT(revision, 64), MODERN_REVISION, LEGACY_REVISION);
+                          KG_STR_CUT(revision, KG_CUT_NAME), MODERN_REVISION, LEGACY_REVISION);
 }
 
 /* A modern server of other revisions, unless one of them is spoken here. */
@@ -200,7 +201,7 @@ static int take_unsupported(struct dialect_talk *talk, struct kg_str error)
     return dialect_mcp_take_others(talk, kg_node_list(data, "supported"));
 }
 
-/* Whatever else is no result of discovery, silence included, is a legacy server's. */
+/* Whatever else is not a result of discovery, silence included, means a legacy server. */
 static int take_discover(struct dialect_talk *talk, enum peer_outcome outcome,
                          struct kg_str payload)
 {
@@ -261,7 +262,7 @@ static void dialect_mcp_on_told(void *data, enum peer_outcome outcome, struct kg
     if (outcome != PEER_ERROR)
         return;
     rpc_error_message(payload, &words);
-    kg_log_about(KG_WARN, talk->name, "it refused what it was told: %.200s",
+    kg_log_about(KG_WARN, talk->name, "it refused what it was told: %" KG_S_PATH,
                  kg_buf_terminate(&words));
 }
 

@@ -177,7 +177,7 @@ void mcp_end(struct dialect_call *call)
 
 static enum dialect_reading unknown_tool(struct kg_buf *ret_json)
 {
-    rpc_put_error(ret_json, KG_E_METHOD_NOT_FOUND, "the server does not know this tool any more");
+    rpc_put_error(ret_json, KG_E_METHOD_NOT_FOUND, "the server no longer knows this tool");
     return DIALECT_ERROR;
 }
 

@@ -85,9 +85,9 @@ static enum dialect_hearing hear_message(struct dialect_talk *talk, struct kg_st
         return DIALECT_NOISE;
     struct kg_str level = kg_node_text(doc->root, "level");
     struct kg_str logger = kg_node_text(doc->root, "logger");
-    kg_buf_printf(&line, "%.*s", KG_STR_CUT(level.length ? level : KG_STR("info"), 32));
+    kg_buf_printf(&line, "%.*s", KG_STR_CUT(level.length ? level : KG_STR("info"), KG_CUT_NAME));
     if (logger.length > 0)
-        kg_buf_printf(&line, " %.*s", KG_STR_CUT(logger, 64));
+        kg_buf_printf(&line, " %.*s", KG_STR_CUT(logger, KG_CUT_NAME));
     kg_buf_text(&line, ": ");
     if (said->type == KG_STRING)
         kg_buf_str(&line, said->text);

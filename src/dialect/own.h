@@ -18,7 +18,7 @@
 
 /* Who we are, and as whom it is started; into the open object of a greeting. */
 void dialect_put_identity(const struct dialect_talk *talk, struct kg_json_writer *json);
-/* Why it is no answer to a ping; NULL: it is one. */
+/* Why it is not an answer to a ping; NULL: it is one. */
 const char *dialect_check_pong(struct kg_str result);
 
 #endif

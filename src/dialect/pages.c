@@ -97,7 +97,7 @@ static void on_page(void *data, enum peer_outcome outcome, struct kg_str payload
         break;
     case PEER_ERROR:
         rpc_error_message(payload, &words);
-        kg_fail(&err, kg_code_from_rpc(rpc_error_code(payload)), "%s: %.200s", method,
+        kg_fail(&err, kg_code_from_rpc(rpc_error_code(payload)), "%s: %" KG_S_PATH, method,
                 kg_buf_terminate(&words));
         break;
     case PEER_TIMEOUT:

@@ -4,6 +4,7 @@
  * things from then on; that it could not be loaded is in its log, and it goes on with what it
  * registered.
  */
+#include "dialect/internal.h"
 #include "dialect/own.h"
 
 #define REGISTERED_MAX ((size_t)1 << 20)
@@ -46,7 +47,7 @@ static int take_load(struct dialect_talk *talk, enum peer_outcome outcome, struc
     else if (kg_json_member(payload, "error", &problem))
         kg_buf_str(&words, problem);
     if (words.length > 0)
-        kg_log_about(KG_ERROR_LEVEL, talk->name, "plugin '%s': %.400s", talk->plugin,
+        kg_log_about(KG_ERROR_LEVEL, talk->name, "plugin '%s': %" KG_S_CAUSE, talk->plugin,
                      kg_buf_terminate(&words));
     return GREETING_DONE;
 }

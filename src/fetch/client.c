@@ -44,7 +44,7 @@ int fetch_check(const struct fetch_request *request, struct kg_err *err)
     kg_auto(kg_free) char *host = NULL;
     uint16_t port;
     if (!is_method(request->method))
-        return kg_fail(err, KG_E_USAGE, "its method is not a word of capital letters");
+        return kg_fail(err, KG_E_USAGE, "its method is not a word in capital letters");
     if (!is_one_line(request->url, FETCH_URL_BYTES) || strpbrk(request->url, " \t") != NULL ||
         !kg_url_host(request->url, &host, &port))
         return kg_fail(err, KG_E_USAGE, "its url does not lead to a host by http:// or https://");
@@ -54,7 +54,7 @@ int fetch_check(const struct fetch_request *request, struct kg_err *err)
         if (!is_one_line(*header, FETCH_HEADER_BYTES) || strchr(*header, ':') == NULL)
             return kg_fail(err, KG_E_USAGE, "one of its headers is not a line \"Name: value\"");
     if (request->body.length > FETCH_BODY_BYTES)
-        return kg_fail(err, KG_E_TOO_LARGE, "its body has %zu bytes, and may have %zu",
+        return kg_fail(err, KG_E_TOO_LARGE, "its body has %zu bytes; the limit is %zu",
                        request->body.length, FETCH_BODY_BYTES);
     return 0;
 }
@@ -103,8 +103,8 @@ static void fetch_client_read_result(struct fetch_call *call, struct kg_str payl
     struct kg_str type = doc ? kg_node_text(doc->root, "content_type") : KG_STR_NULL;
     if (status < 100 || status > 999 ||
         kg_node_bytes(doc->root, "body", FETCH_ANSWER_BYTES, &body, NULL) < 0) {
-        helper_user_give_up(helper_pool_user(call->asked), "it sent an answer that is none");
-        fetch_client_fail_call(call, "the process that asks sent an answer that is none", "");
+        helper_user_give_up(helper_pool_user(call->asked), "it sent an invalid answer");
+        fetch_client_fail_call(call, "the fetching process sent an invalid answer", "");
         return;
     }
     const struct fetch_answer answer = {
@@ -121,7 +121,7 @@ static void fetch_client_read_error(struct fetch_call *call, const struct helper
 {
     kg_auto(kg_buf_free) struct kg_buf said = {0};
     rpc_error_message(answer->payload, &said);
-    fetch_client_fail_call(call, "it could not be asked",
+    fetch_client_fail_call(call, "it could not be reached",
                            answer->words[0] != '\0' ? answer->words : kg_buf_terminate(&said));
 }
 
@@ -139,10 +139,10 @@ static void fetch_client_on_answer(void *data, const struct helper_answer *answe
         fetch_client_fail_call(call, answer->words, "");
         break;
     case HELPER_UNBUILT:
-        fetch_client_fail_call(call, "the process that asks could not be started", answer->words);
+        fetch_client_fail_call(call, "the fetching process could not be started", answer->words);
         break;
     case HELPER_ENDED:
-        fetch_client_fail_call(call, "the process that asks ended before the answer came",
+        fetch_client_fail_call(call, "the fetching process ended before the answer came",
                                answer->words);
         break;
     case HELPER_LATE:
@@ -179,10 +179,10 @@ static int fetch_client_check_room(const struct helper_pool *pool, struct kg_str
                                    struct kg_err *err)
 {
     if (!helper_pool_is_open(pool))
-        return kg_fail(err, KG_E_STOPPING, "nobody outside can be asked now");
+        return kg_fail(err, KG_E_STOPPING, "no requests can be sent now");
     if (!helper_pool_is_full(pool, whose))
         return 0;
-    return kg_fail(err, KG_E_BUSY, "%u requests are on their way already",
+    return kg_fail(err, KG_E_BUSY, "%u requests are already under way",
                    helper_pool_calls(pool, whose));
 }
 

@@ -39,7 +39,7 @@ struct forward {
     char *target, *audit_dir, *position_file; /* owned */
     struct forward_socket socket;             /* path NULL: it is an address */
     struct helper_pool_place pool_place;
-    struct helper_pool *pool; /* owned; NULL: it is no address */
+    struct helper_pool *pool; /* owned; NULL: it is not an address */
     struct fetch_call *call;
     struct loop_worker *worker;
     struct audit_listener listener;
@@ -173,7 +173,7 @@ static void forward_advance(struct forward *forward, const struct forward_record
 static void forward_succeed(struct forward *forward)
 {
     if (forward->failures > 0)
-        kg_log(KG_INFO, "audit.forward: %s takes events again", forward->target);
+        kg_log(KG_INFO, "audit.forward: %s accepts events again", forward->target);
     forward->failures = 0;
     forward->failing_since_ms = 0;
     forward->problem[0] = '\0';
@@ -189,7 +189,7 @@ static void forward_shrink(struct forward *forward)
         forward_go_on(forward);
         return;
     }
-    kg_log(KG_WARN, "audit.forward: %s does not take an event of %zu bytes", forward->target,
+    kg_log(KG_WARN, "audit.forward: %s does not accept an event of %zu bytes", forward->target,
            forward->batch.length);
     forward->next.position.lost++;
     forward->batch_max = BATCH_BYTES;

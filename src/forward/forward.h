@@ -17,8 +17,8 @@ struct forward_parts {
     const char *audit_dir;
     const char *position_file;
     const char *target; /* as audit.forward has it */
-    /* How many files are kept; and "Name: value" for an address, NULL-ended and owned by who asks,
-     * or NULL with err. Both are asked again for each batch. */
+    /* How many files are kept; and "Name: value" for an address, NULL-ended and owned by the
+     * caller, or NULL with err. Both are asked again for each batch. */
     unsigned (*keep)(void *data);
     char **(*headers)(void *data, struct kg_err *err);
     void (*on_idle)(void *data); /* after forward_stop: nothing is under way any more */

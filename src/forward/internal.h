@@ -12,7 +12,7 @@ struct forward_socket {
     bool is_journal;
     int fd; /* -1: not connected */
 };
-/* False: the target is no socket. */
+/* False: the target is not a socket. */
 bool forward_socket_read(const char *target, struct forward_socket *ret_socket);
 int forward_socket_send(struct forward_socket *where, struct kg_str line, struct kg_err *err);
 void forward_socket_free(struct forward_socket *where);

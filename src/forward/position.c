@@ -21,8 +21,8 @@ int forward_record_read(const char *file, struct forward_record *ret_record, str
     int64_t number = doc ? kg_node_number(doc->root, "file") : -1;
     int64_t offset = doc ? kg_node_number(doc->root, "offset") : -1;
     if (number < 0 || number > UINT32_MAX || offset < 0) {
-        kg_fail(err, KG_E_INVALID_CONFIG, "%s does not say where in the audit log it stands", file);
-        return kg_hint(err, "remove it: events are sent on from the next start then");
+        kg_fail(err, KG_E_INVALID_CONFIG, "%s does not hold a position in the audit log", file);
+        return kg_hint(err, "remove it: events are then sent on from the next start");
     }
     *ret_record = (struct forward_record){
         .position = {.file = (uint32_t)number,

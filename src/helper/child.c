@@ -31,7 +31,7 @@ char *helper_program(const char *name, struct kg_err *err)
     char *program = cage_helper_path(name);
     if (program == NULL) {
         kg_fail(err, KG_E_INTERNAL, "%s is not installed", name);
-        kg_hint(err, "install kaged whole: make install");
+        kg_hint(err, "install all of kaged: make install");
     }
     return program;
 }

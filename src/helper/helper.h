@@ -167,10 +167,6 @@ struct helper_request {
 /* Fails like peer_call where the process is there already. */
 int helper_ask(struct helper *helper, const struct helper_request *request,
                struct helper_call **ret_call_or_null, struct kg_err *err);
-/* Its caller left: on_done is not called, and the process is told by "cancel" with its id. */
-void helper_withdraw(struct helper_call *call);
-/* The data of the call that has this id on the wire, or NULL. */
-void *helper_find(const struct helper *helper, int64_t id);
 /* Every call ends as refused. */
 void helper_refuse(struct helper *helper, const struct kg_err *err);
 /*
@@ -183,8 +179,6 @@ void helper_refuse_some(struct helper *helper,
 /* At once; calls that it had end with it. */
 void helper_kill(struct helper *helper);
 
-/* It did what it should not: tells on_misfit, and kills it. */
-void helper_give_up(struct helper *helper, const char *what);
 /* Whether the process ends as soon as nothing is asked, and not only when idle. */
 void helper_retire(struct helper *helper, bool retired);
 /* Held, it answers what was sent, then ends; calls wait until it is let go. */

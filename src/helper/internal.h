@@ -22,4 +22,11 @@ void helper_output_finish(struct helper_output *output);
 /* Whether more was said on stderr than is kept. */
 bool helper_child_said_more(const struct helper_child *child);
 
+/* Its caller left: on_done is not called, and the process is told by "cancel" with its id. */
+void helper_withdraw(struct helper_call *call);
+/* The data of the call that has this id on the wire, or NULL. */
+void *helper_find(const struct helper *helper, int64_t id);
+/* It did what it should not: tells on_misfit, and kills it. */
+void helper_give_up(struct helper *helper, const char *what);
+
 #endif

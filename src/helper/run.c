@@ -30,7 +30,7 @@ struct helper_run {
     void *data;
 };
 
-/* Who closes stdin has read enough: that is no error. */
+/* A program that closes stdin has read enough: that is not an error. */
 static void helper_run_on_writable(uv_poll_t *poll, int status, int events)
 {
     (void)events;

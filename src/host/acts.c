@@ -53,7 +53,7 @@ static void end_choice(struct act *act, const struct kg_err *err_or_null)
     host_drop(named);
 }
 
-/* Who names the plugin means its processes in projects, too. */
+/* A plugin's name means its processes in projects, too. */
 static bool means(struct host_named named, const struct host_process *process)
 {
     return named.process == NULL || named.process == process ||
@@ -129,7 +129,7 @@ static void on_checked_to_enable(struct host_named named, void *data,
         acts_answer(data, err_or_null);
         return;
     }
-    if (named.process != NULL) /* who wants it to run waits for this, too */
+    if (named.process != NULL) /* callers that want it to run wait for this, too */
         host_process_raise(named.process, HOST_ON_CHECK);
     acts_choose(data, named, STATE_ENABLED, on_enabled);
 }

@@ -1,4 +1,4 @@
-/* One block of memory for who asks, given back with the last reference. Askers belong to the loop.
+/* One block of memory for each asker, freed with the last reference. Askers belong to the loop.
  */
 #include "host/asker.h"
 

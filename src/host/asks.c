@@ -154,7 +154,7 @@ static int check_action(struct kg_str action, struct kg_err *err)
 {
     if (kg_str_is(action, "accept") || kg_str_is(action, "decline") || kg_str_is(action, "cancel"))
         return 0;
-    return kg_fail(err, KG_E_INVALID_PARAMS, "\"action\" is accept, decline or cancel");
+    return kg_fail(err, KG_E_INVALID_PARAMS, "\"action\" must be accept, decline or cancel");
 }
 
 static int answer_person(struct host_question *question, const struct kg_node *said,
@@ -241,7 +241,7 @@ static int take_title(struct host_question *question, const struct kg_node *para
 {
     struct kg_str title = kg_node_text(params, "title");
     if (title.length == 0 || title.length > TITLE_MAX_BYTES)
-        return kg_fail(err, KG_E_INVALID_PARAMS, "\"title\" is a string of 1 to %d bytes",
+        return kg_fail(err, KG_E_INVALID_PARAMS, "\"title\" must be a string of 1 to %d bytes",
                        TITLE_MAX_BYTES);
     redact_put(question->call->process->secrets, title, false, &question->title);
     return 0;
@@ -258,7 +258,7 @@ static int take_schema(struct host_question *question, const struct kg_node *par
     }
     kg_json_put_node(&question->schema_text, schema);
     if (schema->type != KG_OBJECT || question->schema_text.length > SCHEMA_MAX_BYTES)
-        return kg_fail(err, KG_E_INVALID_PARAMS, "\"schema\" is an object of at most %d bytes",
+        return kg_fail(err, KG_E_INVALID_PARAMS, "\"schema\" must be an object of at most %d bytes",
                        SCHEMA_MAX_BYTES);
     question->schema = schema_compile(schema, &options, err);
     return question->schema != NULL ? 0 : kg_wrap(err, -EINVAL, "\"schema\"");
@@ -272,7 +272,7 @@ static int host_asks_take_url(struct host_question *question, struct kg_str url,
     bool is_web = kg_str_starts(url, "https://") || kg_str_starts(url, "http://");
     if (!is_web || url.length > URL_MAX_BYTES || !kg_str_equal(kg_buf_view(&escaped), url))
         return kg_fail(err, KG_E_INVALID_PARAMS,
-                       "\"url\" begins with https:// or http:// and has at most %d bytes",
+                       "\"url\" must begin with https:// or http:// and have at most %d bytes",
                        URL_MAX_BYTES);
     question->base.kind = HOST_ASK_URL;
     kg_buf_str(&question->url, url);
@@ -342,7 +342,7 @@ static int host_asks_begin(struct host_question *question, const struct host_ser
                AUDIT_V_TEXT(host_ask_kind_names[question->base.kind]),
                AUDIT_V_TEXT(call->asker->session_id));
     if (call->asked == NULL || !call->asked->ask(call->data, &question->base)) {
-        end_unanswered(question, "who made the call cannot be asked");
+        end_unanswered(question, "the caller cannot be asked");
         return 0;
     }
     loop_timer_start(call->host->loop, &question->timer,
@@ -363,7 +363,7 @@ int host_ask_serve(struct host_process *process, const struct host_service *serv
     return host_asks_begin(question, service, params, err);
 }
 
-/* The call is known: its answer asks. Answered later, so that who asks is not called back yet. */
+/* The call is known: its answer asks. Answered later, so that the caller is not called back yet. */
 bool host_on_input(void *data, struct dialect_input *input)
 {
     struct host_process *process = data;

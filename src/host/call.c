@@ -76,7 +76,7 @@ static void say_state(const struct host_process *process, enum instance_state st
     kg_auto(kg_buf_free) struct kg_buf words = {0};
     if (last != NULL && (state == INSTANCE_CRASHED || state == INSTANCE_FAILED))
         exit_report_words(last, &words);
-    kg_fail(err, KG_E_PLUGIN_DOWN, "plugin %s is %s%s%.300s", process->name,
+    kg_fail(err, KG_E_PLUGIN_DOWN, "plugin %s is %s%s%" KG_S_CAUSE, process->name,
             instance_state_name(state), words.length ? ": " : "", kg_buf_terminate(&words));
 }
 
@@ -88,9 +88,7 @@ static int check_door(struct host *host, struct kg_err *err)
     if (audit_ready(host->audit, &why) || audit_is_behind(host->audit))
         return 0;
     kg_fail(err, KG_E_AUDIT_UNAVAILABLE,
-            "no call is taken while the audit log cannot be "
-            "written: %s",
-            why);
+            "no calls are accepted while the audit log cannot be written: %s", why);
     return kg_hint(err, "make room on the disk of %s", host->paths->audit_dir);
 }
 
@@ -204,8 +202,9 @@ int host_check_schema(const struct schema *schema, struct kg_str json, enum kg_c
     if (report.count == 0)
         return kg_fail(err, code, "%s: checking it against its schema took too long", what);
     const struct schema_error *first = &report.errors[0];
-    return kg_fail(err, code, "%s: %.*s%s%.*s", what, KG_STR_CUT(first->instance_path, 100),
-                   first->instance_path.length ? " " : "", KG_STR_CUT(first->message, 300));
+    return kg_fail(err, code, "%s: %.*s%s%.*s", what, KG_STR_CUT(first->instance_path, KG_CUT_WORD),
+                   first->instance_path.length ? " " : "",
+                   KG_STR_CUT(first->message, KG_CUT_CAUSE));
 }
 
 /* The key comes as it stands in the text, with what is before it. */
@@ -247,7 +246,7 @@ static void fill_plugin_error(struct host_reply *reply, const struct host_call *
 {
     kg_auto(kg_buf_free) struct kg_buf message = {0};
     rpc_error_message(error, &message);
-    kg_fail(&reply->error, kg_code_from_rpc(rpc_error_code(error)), "plugin %s: %s: %.400s",
+    kg_fail(&reply->error, kg_code_from_rpc(rpc_error_code(error)), "plugin %s: %s: %" KG_S_CAUSE,
             call->process->name, call->method, kg_buf_terminate(&message));
     if (rpc_error_code(error) == kg_error_row(KG_E_INTERNAL)->rpc_code)
         kg_hint(&reply->error, "kaged plugin logs %s may say more", call->process->name);
@@ -282,7 +281,7 @@ static int take_tool_result(const struct host_call *call, struct kg_str result, 
     int64_t most = call->host->config->limits_tool_result_bytes;
     if (result.length <= (size_t)most)
         return check_output(call, result, err);
-    kg_fail(err, KG_E_TOO_LARGE, "the result has %zu bytes, and that of a tool may have %lld",
+    kg_fail(err, KG_E_TOO_LARGE, "the result has %zu bytes; the limit for a tool is %lld",
             result.length, (long long)most);
     return kg_hint(err, "ask the tool for less, or raise limits.tool_result_bytes");
 }
@@ -656,7 +655,7 @@ static int host_call_hold(struct host_call *call, const struct host_passage *pas
     struct host_door *door = host->door;
     size_t bytes = passage->method.length + passage->params.length + passage->config.length;
     if (door->count >= HELD_MAX || door->bytes + bytes > HELD_MAX_BYTES)
-        return kg_fail(err, KG_E_BUSY, "%zu calls wait already", door->count);
+        return kg_fail(err, KG_E_BUSY, "%zu calls are already waiting", door->count);
     struct host_held *held = kg_alloc(sizeof(*held));
     kg_buf_reserve(&held->texts, bytes);
     held->call = call;
@@ -696,7 +695,7 @@ static void send_held(struct host_call *call)
     held_free(held);
 }
 
-/* The first that may go; who is sent or refused may change the row. */
+/* The first that may go; sending or refusing may change the row. */
 static struct host_held *next_held(const struct host_door *door)
 {
     struct host_held *held = door->first;
@@ -746,7 +745,7 @@ void host_door_end(struct host *host, const struct host_process *process_or_null
         bool meant = process_or_null == NULL || held->call->process == process_or_null;
         if (meant)
             fail_held(held->call, &err);
-        held = meant ? host->door->first : held->next; /* who is answered may have changed it */
+        held = meant ? host->door->first : held->next; /* an answered caller may have changed it */
     }
 }
 

@@ -58,7 +58,7 @@ static void on_failure_kept(void *data, const struct kg_err *err_or_null)
         kg_log(KG_ERROR_LEVEL, "remember which plugins failed: %s", err_or_null->message);
 }
 
-/* Who names a plugin means its processes in projects, too. */
+/* A plugin's name means its processes in projects, too. */
 static bool forget_failure(struct host *host, const char *name)
 {
     kg_auto(kg_free) char *in_projects = kg_format("%s@", name);

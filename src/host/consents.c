@@ -143,9 +143,10 @@ static int check_absolute(const struct consent_wish *wish, struct kg_err *err)
 {
     if (wish->base != NULL || wish->source[0] == '/' || !store_source_is_path(wish->source))
         return 0;
-    kg_fail(err, KG_E_USAGE, "source %.200s: neither an absolute path nor a URL", wish->source);
+    kg_fail(err, KG_E_USAGE, "source %" KG_S_PATH ": neither an absolute path nor a URL",
+            wish->source);
     return kg_hint(err,
-                   "give the path from / on, or https://, git+https://, file://, npm: or catalog:");
+                   "give an absolute path, or https://, git+https://, file://, npm: or catalog:");
 }
 
 static int begin_fetch(struct work *work, const struct consent_wish *wish, struct kg_err *err)

@@ -493,11 +493,11 @@ static void host_dev_watch(struct host_dev *dev, const struct dev_folder *folder
         host_watch_add(dev->watch, *path, NULL);
     size_t failed = host_watch_begin(dev->watch, &err);
     if (failed == 0 && folder->cut)
-        kg_fail(&err, KG_E_TOO_LARGE, "there is more in %.400s than can be watched", dev->path);
+        kg_fail(&err, KG_E_TOO_LARGE, "%" KG_S_CAUSE " holds more than can be watched", dev->path);
     if (failed == 0 && !folder->cut)
         return;
     kg_wrap(&err, 0, "not every change will be seen");
-    kg_hint(&err, "after one that was not: kaged plugin restart NAME");
+    kg_hint(&err, "after one that was missed: kaged plugin restart NAME");
     if (!dev->warned)
         tell_problem(dev, "warning", &err, NULL);
     dev->warned = true;
@@ -508,7 +508,7 @@ static int host_dev_check_same(const struct host_dev *dev, const struct dev_fold
 {
     if (dev->inode == 0 || (folder->device == dev->device && folder->inode == dev->inode))
         return 0;
-    return kg_fail(err, KG_E_CONFLICT, "folder %.400s: it is another one now", dev->path);
+    return kg_fail(err, KG_E_CONFLICT, "folder %" KG_S_CAUSE ": it was replaced", dev->path);
 }
 
 static const struct host_dev *other_of(const struct host_dev *dev, const char *name)
@@ -536,12 +536,12 @@ static int host_dev_check_name(const struct host_dev *dev, const char *name, str
     if (dev->name != NULL && strcmp(dev->name, name) != 0) {
         kg_fail(err, KG_E_INVALID_MANIFEST, "the plugin is called %s now, and was %s", name,
                 dev->name);
-        return kg_hint(err, "to run it by another name, end this and begin anew");
+        return kg_hint(err, "to run it by another name, end this and start again");
     }
     const struct host_dev *other = other_of(dev, name);
     if (other == NULL)
         return 0;
-    kg_fail(err, KG_E_CONFLICT, "plugin %s is run for development already, from %.400s", name,
+    kg_fail(err, KG_E_CONFLICT, "plugin %s is already run for development, from %" KG_S_CAUSE, name,
             other->path);
     return kg_hint(err, "end that first");
 }
@@ -649,12 +649,12 @@ static int host_dev_check_start(const struct host *host, const char *path, struc
     if (host->stopping)
         return kg_fail(err, KG_E_STOPPING, "the daemon is stopping");
     if (path[0] != '/')
-        return kg_fail(err, KG_E_USAGE, "folder %.400s: not a path from / on", path);
+        return kg_fail(err, KG_E_USAGE, "folder %" KG_S_CAUSE ": not an absolute path", path);
     for (const struct host_dev *dev = host->devs; dev != NULL; dev = dev->next)
         count++;
     if (count < RUNS_MAX)
         return 0;
-    return kg_fail(err, KG_E_BUSY, "%zu plugins are run for development already", count);
+    return kg_fail(err, KG_E_BUSY, "%zu plugins are already run for development", count);
 }
 
 struct host_dev *host_dev_start(struct host *host, const char *path, const char *operator_id,
@@ -718,7 +718,7 @@ int host_check_not_dev(const struct host_plugin *plugin, struct kg_err *err)
 {
     if (plugin->dev == NULL)
         return 0;
-    kg_fail(err, KG_E_CONFLICT, "plugin %s is run for development, from %.400s", plugin->name,
+    kg_fail(err, KG_E_CONFLICT, "plugin %s is run for development, from %" KG_S_CAUSE, plugin->name,
             plugin->dev->path);
     return kg_hint(err, "end that first: Ctrl-C where kaged plugin dev runs");
 }

@@ -35,7 +35,7 @@ void dev_folder_free(struct dev_folder *folder)
 static int dev_folder_refuse(const struct dev_place *place, const char *why, const char *hint,
                              struct kg_err *err)
 {
-    kg_fail(err, KG_E_REFUSED, "folder %.400s: %s", place->path, why);
+    kg_fail(err, KG_E_REFUSED, "folder %" KG_S_CAUSE ": %s", place->path, why);
     return kg_hint(err, "%s", hint);
 }
 
@@ -43,14 +43,17 @@ static int dev_folder_refuse(const struct dev_place *place, const char *why, con
 static int fail_open(const struct dev_place *place, int errnum, struct kg_err *err)
 {
     if (errnum == ENOENT)
-        return kg_fail(err, KG_E_NOT_FOUND, "folder %.400s: it is not there", place->path);
+        return kg_fail(err, KG_E_NOT_FOUND, "folder %" KG_S_CAUSE ": it does not exist",
+                       place->path);
     if (errnum == ENOTDIR)
-        return kg_fail(err, KG_E_REFUSED, "folder %.400s: it is not a folder", place->path);
+        return kg_fail(err, KG_E_REFUSED, "folder %" KG_S_CAUSE ": it is not a folder",
+                       place->path);
     if (errnum != EACCES)
-        return kg_fail_errno(err, errnum, "open folder %.400s", place->path);
-    kg_fail(err, KG_E_REFUSED, "folder %.400s: kaged runs as user %.64s, who may not read it",
+        return kg_fail_errno(err, errnum, "open folder %" KG_S_CAUSE, place->path);
+    kg_fail(err, KG_E_REFUSED,
+            "folder %" KG_S_CAUSE ": kaged runs as user %" KG_S_NAME ", who may not read it",
             place->path, place->user);
-    return kg_hint(err, "let him: every folder above needs x for him, and this one r and x");
+    return kg_hint(err, "give that user x on every folder above, and r and x on this one");
 }
 
 static int check_real(const struct dev_place *place, struct kg_err *err)
@@ -61,8 +64,10 @@ static int check_real(const struct dev_place *place, struct kg_err *err)
     if (strcmp(real, place->path) == 0)
         return 0;
     kg_fail(err, KG_E_REFUSED,
-            "folder %.400s: a link is in this path, or it is not written plainly", place->path);
-    return kg_hint(err, "use the real path, %.200s", real);
+            "folder %" KG_S_CAUSE
+            ": its path contains a symbolic link, or is not in its plain form",
+            place->path);
+    return kg_hint(err, "use the real path, %" KG_S_PATH, real);
 }
 
 static int dev_folder_check_owner(const struct dev_place *place, struct kg_err *err)
@@ -77,7 +82,7 @@ static int dev_folder_check_owner(const struct dev_place *place, struct kg_err *
     return 0;
 }
 
-/* Who may write to a folder may put another in the place of what is in it, unless it is sticky. */
+/* Whoever may write to a folder may replace what is in it, unless the folder is sticky. */
 static int check_writers(const struct dev_place *place, const char *path, struct kg_err *err)
 {
     struct stat there;
@@ -88,9 +93,9 @@ static int check_writers(const struct dev_place *place, const char *path, struct
         (!itself && (there.st_mode & S_ISVTX) != 0))
         return 0;
     kg_fail(err, KG_E_REFUSED,
-            "folder %.400s: %s belongs to user %u, and everybody may write to it", place->path,
-            itself ? "it" : "one above it", (unsigned)there.st_uid);
-    return kg_hint(err, "chmod o-w %.200s", path);
+            "folder %" KG_S_CAUSE ": %s belongs to user %u, and everybody may write to it",
+            place->path, itself ? "it" : "one above it", (unsigned)there.st_uid);
+    return kg_hint(err, "chmod o-w %" KG_S_PATH, path);
 }
 
 static int check_all_writers(const struct dev_place *place, struct kg_err *err)
@@ -218,13 +223,14 @@ int dev_folder_manifest(const struct dev_place *place, struct kg_buf *ret_text, 
     kg_auto(kg_close) int fd =
         open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
     if (fd < 0 && errno == ENOENT) {
-        kg_fail(err, KG_E_INVALID_MANIFEST, "%.400s: there is no %s", place->path, MANIFEST_FILE);
+        kg_fail(err, KG_E_INVALID_MANIFEST, "%" KG_S_CAUSE ": there is no %s", place->path,
+                MANIFEST_FILE);
         kg_hint(err, "it is what says that a folder is a plugin: see kaged-plugin.yaml(5)");
         return -ENOENT;
     }
     if (fd < 0 || fstat(fd, &there) < 0)
-        return kg_fail_errno(err, errno, "open %.400s", path);
+        return kg_fail_errno(err, errno, "open %" KG_S_CAUSE, path);
     if (!S_ISREG(there.st_mode))
-        return kg_fail(err, KG_E_INVALID_MANIFEST, "%.400s: it is not a file", path);
+        return kg_fail(err, KG_E_INVALID_MANIFEST, "%" KG_S_CAUSE ": it is not a file", path);
     return kg_read_fd(fd, path, KG_DOC_BYTES_MAX, ret_text, err);
 }

@@ -19,7 +19,7 @@ static const struct kg_node *find_setting(const struct kg_node *settings, struct
     const struct kg_member *member = settings != NULL ? kg_node_member(settings, key) : NULL;
     if (member != NULL && member->value.type != KG_NULL)
         return &member->value;
-    kg_fail(err, KG_E_INVALID_CONFIG, "there is no setting \"%.*s\"", KG_STR_CUT(key, 64));
+    kg_fail(err, KG_E_INVALID_CONFIG, "there is no setting \"%.*s\"", KG_STR_CUT(key, KG_CUT_NAME));
     kg_hint(err, "set it in local.toml, or in the project's file");
     return NULL;
 }
@@ -29,10 +29,10 @@ static int fill_in_put_value(const struct kg_node *value, struct kg_str key, str
 {
     if (value->type == KG_ARRAY || value->type == KG_OBJECT)
         return kg_fail(err, KG_E_INVALID_CONFIG, "the setting \"%.*s\" is not a single value",
-                       KG_STR_CUT(key, 64));
+                       KG_STR_CUT(key, KG_CUT_NAME));
     if (value->type == KG_STRING && memchr(value->text.data, '\0', value->text.length) != NULL)
-        return kg_fail(err, KG_E_INVALID_CONFIG, "the setting \"%.*s\" has a NUL in it",
-                       KG_STR_CUT(key, 64));
+        return kg_fail(err, KG_E_INVALID_CONFIG, "the setting \"%.*s\" contains a NUL",
+                       KG_STR_CUT(key, KG_CUT_NAME));
     if (value->type == KG_STRING)
         kg_buf_str(out, value->text);
     else
@@ -49,14 +49,14 @@ static int fill_in_put_variable(char *const *env, struct kg_str name, struct kg_
             value = *env + name.length + 1;
     if (value == NULL) {
         kg_fail(err, KG_E_INVALID_CONFIG, "there is no variable \"%.*s\" in its environment",
-                KG_STR_CUT(name, 64));
+                KG_STR_CUT(name, KG_CUT_NAME));
         return kg_hint(err, "set it in [grants.NAME.env] of local.toml, best as ${secret:NAME}");
     }
     kg_buf_text(out, value);
     return 0;
 }
 
-/* inside: what stands between the braces. What is none of ours stays as it is. */
+/* inside: what stands between the braces. What is not ours stays as it is. */
 static int fill_in_put_place(const struct host_filling *by, const struct kg_node *settings,
                              struct kg_str inside, struct kg_buf *out, struct kg_err *err)
 {

@@ -17,7 +17,7 @@ void host_grants_make(const struct host *host, const struct manifest *manifest,
     grants_free(ret_grants);
     (void)grants_make(&manifest->capability_set, host->local, manifest->name, whom->project,
                       ret_grants,
-                      NULL); /* who has such lines is not started: see plugin_config_check */
+                      NULL); /* a plugin with such lines is not started: see plugin_config_check */
     if (ret_grants->texts == NULL)
         ret_grants->texts = kg_list_new(0);
 }
@@ -103,7 +103,7 @@ static int host_grants_read_lines(struct granting *granting, char *const *lines,
         capability_print(&granting->lines.items[i], &text);
         kg_list_add(&granting->texts, kg_buf_terminate(&text));
         if (granting->lines.items[i].kind == CAPABILITY_NET_NONE)
-            return kg_fail(err, KG_E_USAGE, "capability \"net:[]\": it gives nothing");
+            return kg_fail(err, KG_E_USAGE, "capability \"net:[]\": it grants nothing");
     }
     if (granting->lines.count != kg_list_count(lines))
         return kg_fail(err, KG_E_USAGE, "a capability is named twice");
@@ -176,7 +176,7 @@ static int check_closable(const struct granting *granting, const struct capabili
     kg_auto(kg_free) char *real = line->path[0] == '/' ? cage_real_path(line->path) : NULL;
     if (real == NULL || strcmp(real, line->path) == 0)
         return 0;
-    kg_fail(err, KG_E_REFUSED, "plugin %s: close %s: there is a link in this path",
+    kg_fail(err, KG_E_REFUSED, "plugin %s: close %s: this path contains a symbolic link",
             granting->plugin->name, line->path);
     return kg_hint(err, "use the real path, %s", real);
 }
@@ -280,7 +280,7 @@ static int host_grants_find(struct granting *granting, struct host *host,
         return kg_fail(err, KG_E_STOPPING, "the daemon is stopping");
     if (!kg_str_is(grant->name, named.plugin->name)) {
         kg_fail(err, KG_E_USAGE, "%.*s is the process of one project",
-                KG_STR_CUT(grant->name, 128));
+                KG_STR_CUT(grant->name, KG_CUT_WORD));
         return kg_hint(err, "name the plugin, %s, and the project with --project",
                        named.plugin->name);
     }

@@ -123,11 +123,10 @@ static void count_quarantined(struct host_process *process)
     struct host *host = process->plugin->host;
     if (++process->quarantine_count != QUARANTINE_MAX || host->stopping)
         return;
-    kg_log_about(
-        KG_ERROR_LEVEL, process->name,
-        "is disabled: what is guarded appeared %d times where it may write; look at what is "
-        "in the quarantine, then: kaged plugin enable %s",
-        QUARANTINE_MAX, process->name);
+    kg_log_about(KG_ERROR_LEVEL, process->name,
+                 "is disabled: guarded files appeared %d times where it may write; look at the "
+                 "quarantine, then: kaged plugin enable %s",
+                 QUARANTINE_MAX, process->name);
     process->quarantine_count = 0;
     host_disable(host, kg_str(process->name), NULL, guarded_on_disabled, NULL);
 }
@@ -143,7 +142,8 @@ static void quarantine(struct host_guarded *guarded, const char *path, const cha
     if (result < 0)
         kg_log_about(KG_WARN, process->name, "%s appeared, and is guarded: %s", path, err.message);
     else
-        kg_log_about(KG_WARN, process->name, "%s appeared, and is guarded: it is %s now", path, to);
+        kg_log_about(KG_WARN, process->name, "%s appeared, and is guarded: it was moved to %s",
+                     path, to);
     audit_emit(process->plugin->host->audit, AUDIT_PLUGIN_QUARANTINED, KG_STR_NULL,
                AUDIT_V_TEXT(process->name), AUDIT_V_TEXT(path), AUDIT_V_TEXT(to),
                AUDIT_V_TEXT(result < 0 ? err.message : NULL));
@@ -205,7 +205,7 @@ static const struct item *guarded_look(struct host_guarded *guarded)
             uncovered = &guarded->items[i];
     if (host_watch_begin(guarded->watch, &err) > 0)
         kg_log_about(KG_WARN, guarded->process->name,
-                     "what is guarded can be looked at only when it ends: %s", err.message);
+                     "guarded files can be checked only when it ends: %s", err.message);
     return uncovered;
 }
 
@@ -216,7 +216,7 @@ static void guarded_on_quiet(void *data)
     const struct item *uncovered = guarded_look(guarded);
     if (uncovered == NULL || !host_process_runs(process))
         return;
-    kg_log_about(KG_INFO, process->name, "is restarted: %s is another now, and guarded",
+    kg_log_about(KG_INFO, process->name, "is restarted: %s was replaced, and is guarded",
                  uncovered->path);
     audit_emit(process->plugin->host->audit, AUDIT_PLUGIN_COVERED, KG_STR_NULL,
                AUDIT_V_TEXT(process->name), AUDIT_V_TEXT(uncovered->path));

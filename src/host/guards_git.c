@@ -118,5 +118,5 @@ int guards_git_read(const char *file, char ***hooks, char ***includes, struct kg
         *err = why;
         return result;
     }
-    return 0; /* what cannot be read here is no file, or not the plugin's to write */
+    return 0; /* what cannot be read here is not a file, or not the plugin's to write */
 }

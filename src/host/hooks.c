@@ -102,7 +102,7 @@ static int hooks_take_line(enum manifest_hook hook, struct kg_str json,
                        "hook %s: retain: it has more than %d lines or %d bytes", rows[hook].name,
                        HOST_HOOK_RETAIN_MAX, HOST_HOOK_TEXT_MAX);
     if (line.length > 0 && memchr(line.data, '\0', line.length) != NULL)
-        return kg_fail(err, KG_E_BAD_RESULT, "hook %s: retain: a line has a NUL in it",
+        return kg_fail(err, KG_E_BAD_RESULT, "hook %s: retain: a line contains a NUL",
                        rows[hook].name);
     kg_list_add(&result->retain, kg_str_dup(kg_buf_view(&line)));
     return 0;

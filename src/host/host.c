@@ -225,10 +225,10 @@ static void warn_of_tables(const struct host *host)
         const struct manifest *manifest = plugin ? plugin->manifest : NULL;
         if (plugin == NULL)
             kg_log(KG_WARN, "%s: [plugins.\"%.*s\"]: there is no such plugin",
-                   host->paths->local_file, KG_STR_CUT(package, 64));
+                   host->paths->local_file, KG_STR_CUT(package, KG_CUT_NAME));
         else if (manifest != NULL && !kg_str_is(package, manifest->package))
             kg_log(KG_WARN, "%s: [plugins.\"%.*s\"]: the plugin is the package %s",
-                   host->paths->local_file, KG_STR_CUT(package, 64), manifest->package);
+                   host->paths->local_file, KG_STR_CUT(package, KG_CUT_NAME), manifest->package);
     }
 }
 
@@ -322,7 +322,7 @@ static int reload(struct host *host, const char *operator_id, struct kg_buf *ret
     host_refresh_all(host);
     if (host->on_reloaded != NULL)
         host->on_reloaded(host->on_reloaded_data);
-    kg_log(KG_INFO, "configuration reloaded: %.400s", kg_buf_terminate(ret_changed_json));
+    kg_log(KG_INFO, "configuration reloaded: %" KG_S_CAUSE, kg_buf_terminate(ret_changed_json));
     return 0;
 }
 
@@ -437,7 +437,7 @@ void host_free(struct host *host)
     host_script_net_free(host);
     forward_free(host->forward);
     host_scripts_free(host);
-    host_plugins_free(host); /* who is answered by the last jobs finds none */
+    host_plugins_free(host); /* callers answered by the last jobs find none */
     host_devs_free(host);
     if (host->projects != NULL)
         host->project_ops->free(host->projects);

@@ -173,10 +173,6 @@ void host_events_notification(struct host_events *events, const char *plugin, st
 void host_events_state(struct host_events *events, const char *plugin, const char *from,
                        const char *to, const char *reason);
 struct host_asker;
-void host_events_progress(struct host_events *events, const char *plugin, const char *method,
-                          const struct host_asker *asker, struct kg_str params);
-void host_events_log(struct host_events *events, const char *plugin, struct kg_str level,
-                     struct kg_str message);
 void host_events_question(struct host_events *events, const char *plugin, const char *session_id,
                           const char *state, struct kg_str question);
 void host_events_branch(struct host_events *events, const char *session_id, const char *from,
@@ -346,9 +342,6 @@ void host_secret_rotate(struct host *host, const char *operator_id, host_acted_f
 struct store *host_store(struct host *host);
 struct gate_limits host_gate_limits(const struct config *config);
 
-/* An offer that nobody wants any more: its files are removed off the loop. Takes NULL. */
-void host_offer_drop(struct host *host, struct store_offer *offer);
-
 struct host_changed {
     /* Its version is what is in the store now, or was removed; until the callback returns. */
     struct consent_outcome outcome;
@@ -357,12 +350,6 @@ struct host_changed {
 /* Exactly once, never before the call returns. The error says why nothing was changed. */
 typedef void host_changed_fn(void *data, const struct host_changed *changed,
                              const struct kg_err *err_or_null);
-/*
- * Takes the offer over, whatever comes. A new plugin appears disabled; a running one is stopped,
- * replaced and started, and the answer waits for its handshake.
- */
-void host_take(struct host *host, struct store_offer *offer, const struct store_consent *consent,
-               const char *operator_id, host_changed_fn *on_done, void *data);
 /* KG_E_REFUSED while sessions use it, unless forced. */
 void host_uninstall(struct host *host, struct kg_str name, const struct store_removal *removal,
                     bool force, const char *operator_id, host_changed_fn *on_done, void *data);
@@ -408,8 +395,6 @@ struct host_covers {
 };
 #define HOST_PROJECTS_OWN  "a project's own, and never written"
 #define HOST_PROJECTS_FILE "the project's own file is in it"
-void host_covers_add(struct host_covers *covers, const struct host_cover *cover);
-void host_covers_free(struct host_covers *covers);
 
 /* Borrowed. Needs no host, so that a plugin can be looked at before it is installed. */
 struct host_cage_parts {
@@ -474,7 +459,7 @@ int host_storage_export(struct host_process *process, storage_done_fn *on_done, 
 /* After damage: lets it start with an empty one. */
 int host_storage_reset(struct host_process *process, const char *operator_id, struct kg_err *err);
 
-/* What config.toml grants it, and for which file, a JSON object; fails for what is no script. */
+/* What config.toml grants it, and for which file, a JSON object; fails for what is not a script. */
 int host_script_write_grants(struct host_named named, struct kg_buf *ret_json, struct kg_err *err);
 /* Its grants are for the file of that hash, which must be the one that is there. */
 int host_script_approve(struct host_named named, struct kg_str hash, const char *operator_id,

@@ -148,7 +148,7 @@ static void host_install_finish(struct host_change *change, const struct kg_err 
     change_free(change);
 }
 
-/* Never before the one who asked has returned. */
+/* Never before the caller has returned. */
 static void finish_failed(struct host_change *change)
 {
     host_install_finish(change, &change->err);
@@ -536,7 +536,7 @@ static void remove_now(struct host_change *change)
         host_install_work(change, run_remove, host_install_on_removed);
 }
 
-/* A process of one project is no plugin of its own. */
+/* A process of one project is not a plugin of its own. */
 static int host_install_check_whole(struct host_change *change)
 {
     struct host_named named;

@@ -5,6 +5,7 @@
 #include "config/local.h"
 #include "helper/helper.h"
 #include "host/asks.h"
+#include "host/host.h"
 #include "host/process.h"
 #include "host/watch.h"
 
@@ -115,7 +116,7 @@ struct host_plugin {
     struct kg_err problem;     /* why it could not be used when it was read last; KG_OK: it can */
     struct kg_err drift;  /* why its files may not be started; KG_OK: nobody knows of a reason */
     struct host_dev *dev; /* whose folder it is run from; NULL: from the store */
-    struct host_script *script;     /* owned; the file that it is; NULL: it is no script */
+    struct host_script *script;     /* owned; the file that it is; NULL: it is not a script */
     struct host_package *package;   /* owned; see package.c; NULL: it is none of the catalog */
     struct host_tools *tools;       /* owned; those that it tells of; NULL: its manifest has them */
     struct loop_task tools_task;    /* has its author's processes start with what they listed */
@@ -393,7 +394,7 @@ void policy_held(const struct host_cage_parts *parts, struct host_covers *covers
 bool host_process_is_lazy(const struct host_process *process);
 void host_use_moved(struct host_process *process); /* it is in another state */
 void host_use_look(struct host_process *process);  /* how long it may be idle may have changed */
-/* It goes away: its timers end, and who waits for it is answered. */
+/* It goes away: its timers end, and whoever waits for it is answered. */
 void host_use_end(struct host_process *process);
 
 /* Keeps the call, and a copy of what was asked for, until its process runs or does not come. */
@@ -463,7 +464,7 @@ struct host_call {
     uint64_t started_ns;
     host_done_fn *on_done;
     peer_progress_fn *on_progress;
-    const struct host_asked_ops *asked; /* NULL: who made it cannot be asked */
+    const struct host_asked_ops *asked; /* NULL: its caller cannot be asked */
     void *data;
     struct host_question *questions;          /* owned; see asks.c */
     unsigned question_count;                  /* so far */
@@ -624,5 +625,29 @@ struct instance_limits policy_limits(const struct config *config, const char *pl
 /* Whether settings of the type `path` point elsewhere in the new configuration. See policy.c. */
 bool policy_paths_differ(const struct manifest *manifest, struct kg_str old_settings,
                          struct kg_str new_settings);
+
+void host_events_progress(struct host_events *events, const char *plugin, const char *method,
+                          const struct host_asker *asker, struct kg_str params);
+void host_events_log(struct host_events *events, const char *plugin, struct kg_str level,
+                     struct kg_str message);
+/* An offer that nobody wants any more: its files are removed off the loop. Takes NULL. */
+void host_offer_drop(struct host *host, struct store_offer *offer);
+/*
+ * Takes the offer over, whatever comes. A new plugin appears disabled; a running one is stopped,
+ * replaced and started, and the answer waits for its handshake.
+ */
+void host_take(struct host *host, struct store_offer *offer, const struct store_consent *consent,
+               const char *operator_id, host_changed_fn *on_done, void *data);
+void host_covers_add(struct host_covers *covers, const struct host_cover *cover);
+void host_covers_free(struct host_covers *covers);
+
+bool host_process_runs(const struct host_process *process); /* something of it does */
+void host_process_restart(struct host_process *process);
+/* Whether the grant reaches so far: to that program, host or name. `call` is for the message. */
+int host_script_check(const struct host_script_request *request, enum config_power power,
+                      struct kg_str what, const char *call, struct kg_err *err);
+/* What a schema of a manifest finds wrong with `what`. */
+int host_check_schema(const struct schema *schema, struct kg_str json, enum kg_code code,
+                      const char *what, struct kg_err *err);
 
 #endif

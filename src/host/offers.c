@@ -73,9 +73,9 @@ int host_subscribe(struct host *host, struct kg_str plugin, struct kg_str uri,
     if (process == NULL)
         return -EINVAL;
     if (uri.length == 0 || uri.length > URI_MAX_BYTES || memchr(uri.data, '\0', uri.length) != NULL)
-        return kg_fail(err, KG_E_INVALID_PARAMS, "a URI has 1 to %d bytes", URI_MAX_BYTES);
+        return kg_fail(err, KG_E_INVALID_PARAMS, "a URI must have 1 to %d bytes", URI_MAX_BYTES);
     if (count_subscribers(process) >= SUBSCRIBERS_MAX)
-        return kg_fail(err, KG_E_BUSY, "plugin %s: %d are subscribed already", process->name,
+        return kg_fail(err, KG_E_BUSY, "plugin %s: %d are already subscribed", process->name,
                        SUBSCRIBERS_MAX);
     subscriber->process = process;
     subscriber->uri = kg_str_dup(uri);
@@ -144,7 +144,7 @@ int host_set_log_level(struct host *host, struct kg_str plugin, struct kg_str le
             return 0;
         }
     return kg_fail(err, KG_E_INVALID_PARAMS, "\"%.*s\" is not a level of logs",
-                   KG_STR_CUT(level, 32));
+                   KG_STR_CUT(level, KG_CUT_NAME));
 }
 
 void host_offers_logged(struct host_process *process, struct kg_str message)

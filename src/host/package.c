@@ -1,7 +1,7 @@
 /*
  * Packages of the catalog, as they run: a package of one org in one version is a plugin that no
- * store has, with a seat for each process of it: who wants the same settings of one without a state
- * sits in the same.
+ * store has, with a seat for each process of it: callers that want the same settings of a stateless
+ * one share a seat.
  */
 #include "host/package.h"
 
@@ -350,9 +350,9 @@ static int check_want(const struct host *host, const struct host_package_want *w
     if (!kg_str_is(kg_node_text(want->package, "kind"), "mcpb"))
         return 0;
     kg_fail(err, KG_E_NOT_APPLICABLE, "package %.*s is an MCP server: it runs as a plugin",
-            KG_STR_CUT(kg_node_text(want->package, "pid"), 100));
+            KG_STR_CUT(kg_node_text(want->package, "pid"), KG_CUT_WORD));
     return kg_hint(err, "kaged plugin install catalog:%s/%.*s", want->org,
-                   KG_STR_CUT(kg_node_text(want->package, "pid"), 100));
+                   KG_STR_CUT(kg_node_text(want->package, "pid"), KG_CUT_WORD));
 }
 
 struct host_package_use *host_package_use(struct host *host, const struct host_package_want *want,
@@ -413,7 +413,7 @@ enum host_package_state host_package_state(const struct host_package_use *use,
     kg_auto(kg_buf_free) struct kg_buf words = {0};
     if (last != NULL)
         exit_report_words(last, &words);
-    kg_fail(err_or_null, KG_E_PLUGIN_DOWN, "package %s: %.400s", process->plugin->name,
+    kg_fail(err_or_null, KG_E_PLUGIN_DOWN, "package %s: %" KG_S_CAUSE, process->plugin->name,
             kg_buf_terminate(&words));
     return HOST_PACKAGE_FAILED;
 }
@@ -432,7 +432,7 @@ struct host_call *host_package_call(struct host *host, const struct host_package
     kg_auto(kg_buf_free) struct kg_buf method = {0};
     if (call->tool.length > 0 && tool == NULL) {
         kg_fail(err, KG_E_METHOD_NOT_FOUND, "package %s has no tool %.*s", process->plugin->name,
-                KG_STR_CUT(call->tool, 64));
+                KG_STR_CUT(call->tool, KG_CUT_NAME));
         return NULL;
     }
     if (tool != NULL)

@@ -109,7 +109,8 @@ static void insert(struct host *host, struct host_plugin *plugin)
     host->plugin_count++;
 }
 
-/* Who has just copied it there sees why it cannot start; that files changed is seen at a start. */
+/* Somebody who has just copied it there sees why it cannot start; that files changed is seen at a
+ * start. */
 static void look_for_approval(struct host_plugin *plugin)
 {
     plugin->drift = (struct kg_err){.code = KG_OK};
@@ -233,7 +234,7 @@ struct manifest *host_read_manifest(struct host_plugin *plugin, struct kg_err *e
         kg_fail(err, KG_E_INVALID_MANIFEST,
                 "%s/%s: the name is \"%s\", but the folder is called \"%s\"", plugin->dir,
                 MANIFEST_FILE, manifest->name, plugin->name);
-        kg_hint(err, "give both one name");
+        kg_hint(err, "give both the same name");
         manifest_free(kg_steal(&manifest));
     }
     return manifest;
@@ -284,7 +285,8 @@ bool host_plugin_parts_homes(const struct host_plugin *plugin)
     return plugin->dev != NULL || (record != NULL && record->process.length > 0);
 }
 
-/* Who reaches into a project, by a capability or where a setting points, serves only projects. */
+/* A plugin that reaches into a project, by a capability or where a setting points, serves only
+ * projects. */
 static void see_to_nobody(struct host_plugin *plugin)
 {
     kg_auto(kg_buf_free) struct kg_buf settings = {0};
@@ -428,7 +430,7 @@ static int say_unknown(const struct host *host, struct kg_str name, struct kg_er
     for (size_t i = 0; i < count; i++)
         texts[i] = host_name(names[i]);
     const char *nearest = kg_str_nearest(name, texts, count);
-    kg_fail(err, KG_E_NOT_FOUND, "there is no plugin \"%.*s\"", KG_STR_CUT(name, 64));
+    kg_fail(err, KG_E_NOT_FOUND, "there is no plugin \"%.*s\"", KG_STR_CUT(name, KG_CUT_NAME));
     if (nearest != NULL)
         kg_hint(err, "did you mean %s?", nearest);
     else

@@ -59,7 +59,7 @@ static int check_side(struct host *host, const struct manifest *manifest, enum s
         kg_json_str(&json, kg_buf_view(&one));
         if (count++ > 0)
             continue;
-        kg_fail(err, KG_E_INVALID_CONFIG, "plugin %s: its %s configuration: %u:%u: %.300s",
+        kg_fail(err, KG_E_INVALID_CONFIG, "plugin %s: its %s configuration: %u:%u: %" KG_S_CAUSE,
                 manifest->name, side_names[side], error->line, error->column,
                 kg_buf_terminate(&one));
         kg_hint(err, "fix [plugins.\"%s\"] in %s", manifest->package, host->paths->local_file);
@@ -91,8 +91,9 @@ static int plugin_config_check_no_secret(struct host *host, const struct manifes
         kg_buf_char(&errors, ']');
         plugin_config_report(host, manifest, SIDE_PROJECT, kg_buf_view(&errors));
         kg_fail(err, KG_E_INVALID_CONFIG,
-                "plugin %s: %u:%u: \"%.*s\" is the operator's own and cannot stand in config",
-                manifest->name, member->key_line, member->key_column, KG_STR_CUT(member->key, 64));
+                "plugin %s: %u:%u: \"%.*s\" belongs to the operator and is not allowed in config",
+                manifest->name, member->key_line, member->key_column,
+                KG_STR_CUT(member->key, KG_CUT_NAME));
         return kg_hint(err, "put it beside config, in [plugins.\"%s\"] of %s", manifest->package,
                        host->paths->local_file);
     }

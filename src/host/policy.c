@@ -532,7 +532,7 @@ static int policy_add_headers(struct policy *policy, char *const *headers, struc
         for (const char *at = headers[i]; *at != '\0'; at++)
             if ((unsigned char)*at < 0x20 || *at == 0x7F)
                 return kg_fail(err, KG_E_INVALID_CONFIG,
-                               "the header %.*s has a control character in it",
+                               "the header %.*s contains a control character",
                                (int)strcspn(headers[i], ":"), headers[i]);
         kg_list_add(&policy->env, kg_format("KAGED_REMOTE_HEADER_%zu=%s", i + 1, headers[i]));
     }

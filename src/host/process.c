@@ -587,7 +587,7 @@ void host_look_for_left(struct host *host)
 
 /* -- whether it runs --------------------------------------------------------------------------- */
 
-/* Who disables a plugin disables it in every project. */
+/* Disabling a plugin disables it in every project. */
 bool host_process_is_allowed(const struct host_process *process)
 {
     const struct host_plugin *plugin = process->plugin;

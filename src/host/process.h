@@ -29,7 +29,7 @@ struct host_project_ops {
     void (*start)(struct projects *projects); /* the plugins are there */
     void (*stop)(struct projects *projects);  /* nothing new begins */
     bool (*busy)(const struct projects *projects);
-    void (*close)(struct projects *projects); /* ends its workers; who waits is answered */
+    void (*close)(struct projects *projects); /* ends its workers; waiting callers are answered */
     void (*free)(struct projects *projects);  /* no plugin is left */
     /* Plugins or local.toml are others now. */
     void (*refresh)(struct projects *projects);
@@ -93,7 +93,6 @@ struct host_process *host_process_after(const struct host *host,
 /* The plugin has a manifest, and no process that serves the same. */
 struct host_process *host_process_add(struct host_plugin *plugin, const struct host_whom *whom);
 struct host_status host_process_status(struct host_process *process);
-bool host_process_runs(const struct host_process *process); /* something of it does */
 /* Whether it may run: the operator's word, or else that of the projects in use. */
 bool host_process_is_allowed(const struct host_process *process);
 /* The same, and it should: one that runs only while it is used is in use. */
@@ -104,7 +103,6 @@ void host_process_use(struct host_process *process);
 bool host_process_is_starting(const struct host_process *process);
 /* Starts or ends it as host_process_is_wanted says. */
 void host_process_follow(struct host_process *process);
-void host_process_restart(struct host_process *process);
 void host_process_leave(struct host_process *process); /* it ends, and is gone then */
 
 /*
@@ -173,9 +171,6 @@ struct host_process *host_script_asker(const struct host_script_request *request
 const struct host_whom *host_script_whom(const struct host_script_request *request);
 /* Which start of the process this is; 0: it does not run, or is about to be exchanged. */
 uint32_t host_script_start(const struct host_process *process);
-/* Whether the grant reaches so far: to that program, host or name. `call` is for the message. */
-int host_script_check(const struct host_script_request *request, enum config_power power,
-                      struct kg_str what, const char *call, struct kg_err *err);
 
 /* What changed of its file counts between the turns of its conversation. */
 void host_process_in_turn(struct host_process *process, bool in_turn);
@@ -219,9 +214,6 @@ struct host_passage {
 struct host_call *host_pass(struct host *host, const struct host_passage *passage,
                             struct kg_err *err);
 int host_check_params(struct kg_str params, struct kg_err *err);
-/* What a schema of a manifest finds wrong with `what`. */
-int host_check_schema(const struct schema *schema, struct kg_str json, enum kg_code code,
-                      const char *what, struct kg_err *err);
 /* What the manifest says (0: nothing), or else the configuration. */
 uint64_t host_call_timeout_ms(const struct host *host, uint64_t manifest_ms);
 

@@ -96,7 +96,7 @@ int host_audit_verify(struct host *host, host_audit_done_fn *on_done, void *data
                       struct kg_err *err)
 {
     if (host->verifies) {
-        kg_fail(err, KG_E_BUSY, "the audit log is being verified already");
+        kg_fail(err, KG_E_BUSY, "the audit log is already being verified");
         return kg_hint(err, "ask again when that is done");
     }
     struct query *query = kg_alloc(sizeof(*query));

@@ -1,8 +1,8 @@
 /*
  * Scripts: files NAME.lua in one folder, each a plugin whose manifest is made here. Its source is
  * read once and told to each of its processes: what runs is what was read, and the cage sees no
- * file. A file that is no text of a bearable size, or no file at all, is a plugin that cannot be
- * used, and says why.
+ * file. A file that is not text of a bearable size, or not a file at all, is a plugin that cannot
+ * be used, and says why.
  */
 #include "host/internal.h"
 
@@ -162,7 +162,7 @@ void host_script_registered(struct host_process *process)
     process->load_problem = (struct kg_err){.code = KG_OK};
     if (problem.length > 0)
         kg_fail(&process->load_problem, KG_E_PLUGIN, "its file could not be run to its end: %.*s",
-                KG_STR_CUT(problem, 300));
+                KG_STR_CUT(problem, KG_CUT_CAUSE));
 }
 
 const struct kg_node *host_script_offers(const struct host_process *process)
@@ -217,7 +217,7 @@ static void add_script(struct host *host, const char *file)
     }
     struct host_plugin *plugin = host_plugin_find(host, name);
     if (plugin != NULL && plugin->script == NULL) {
-        host_script_own_refuse(host, path, "a plugin has that name already");
+        host_script_own_refuse(host, path, "a plugin already has that name");
         return;
     }
     if (plugin != NULL)
@@ -328,7 +328,7 @@ static int write_script(const char *path, struct kg_str source, struct kg_err *e
     unlink(draft);
     if (result != -EEXIST)
         return kg_fail_errno(err, -result, "write %s", path);
-    kg_fail(err, KG_E_CONFLICT, "there is a script %s already", path);
+    kg_fail(err, KG_E_CONFLICT, "there is already a script %s", path);
     return kg_hint(err, "give it another name, or change the file where it is");
 }
 

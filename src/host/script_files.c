@@ -49,7 +49,7 @@ int host_script_number(const struct kg_node *params, const char *key, int64_t fa
     *ret_number = fallback;
     if (node == NULL || (kg_node_int(node, ret_number) && *ret_number >= 1 && *ret_number <= max))
         return 0;
-    return kg_fail(err, KG_E_INVALID_PARAMS, "%s is from 1 to %lld", key, (long long)max);
+    return kg_fail(err, KG_E_INVALID_PARAMS, "%s must be from 1 to %lld", key, (long long)max);
 }
 
 /* -- paths ------------------------------------------------------------------------------------- */
@@ -80,7 +80,7 @@ static char *find_below(const struct host_script_request *request, struct kg_str
     const char *root = host_script_whom(request)->root;
     if (root == NULL || !script_files_is_plain(path) || path.length >= PATH_MAX) {
         kg_fail(err, KG_E_INVALID_PARAMS,
-                root ? "a path is a text of 1 to %d bytes" : "the session has no folder",
+                root ? "a path must be a text of 1 to %d bytes" : "the session has no folder",
                 PATH_MAX - 1);
         return NULL;
     }
@@ -89,7 +89,8 @@ static char *find_below(const struct host_script_request *request, struct kg_str
     kg_auto(kg_free) char *real_root = realpath(root, NULL), *real = real_part(joined);
     if (real_root != NULL && kg_path_within(joined, root) && kg_path_within(real, real_root))
         return kg_steal(&joined);
-    kg_fail(err, KG_E_REFUSED, "%.*s is not in the session's folder", KG_STR_CUT(path, 128));
+    kg_fail(err, KG_E_REFUSED, "%.*s is not in the session's folder",
+            KG_STR_CUT(path, KG_CUT_WORD));
     return NULL;
 }
 
@@ -117,12 +118,13 @@ static char *script_files_find_folder(const struct host_script_request *request,
     struct kg_str cwd = kg_node_text(params, "cwd");
     struct stat there;
     if (cwd.length > 0 && (cwd.data[0] == '/' || memmem(cwd.data, cwd.length, "..", 2) != NULL)) {
-        kg_fail(err, KG_E_INVALID_PARAMS, "cwd is a path below the session's folder, without ..");
+        kg_fail(err, KG_E_INVALID_PARAMS,
+                "cwd must be a path below the session's folder, without ..");
         return NULL;
     }
     kg_auto(kg_free) char *folder = find_below(request, cwd.length > 0 ? cwd : KG_STR("."), err);
     if (folder != NULL && (stat(folder, &there) < 0 || !S_ISDIR(there.st_mode))) {
-        kg_fail(err, KG_E_NOT_FOUND, "cwd %.*s is not a folder", KG_STR_CUT(cwd, 128));
+        kg_fail(err, KG_E_NOT_FOUND, "cwd %.*s is not a folder", KG_STR_CUT(cwd, KG_CUT_WORD));
         return NULL;
     }
     return kg_steal(&folder);
@@ -135,7 +137,7 @@ static int script_files_add_program(struct kg_str cmd, const char *folder, char 
     bool is_path = cmd.length > 0 && memchr(cmd.data, '/', cmd.length) != NULL;
     if (!script_files_is_plain(cmd) || cmd.length >= PATH_MAX || cmd.data[0] == '-' ||
         memchr(cmd.data, '=', cmd.length) != NULL)
-        return kg_fail(err, KG_E_INVALID_PARAMS, "cmd is the name of a program");
+        return kg_fail(err, KG_E_INVALID_PARAMS, "cmd must be the name of a program");
     kg_auto(kg_free) char *name = kg_str_dup(cmd);
     kg_list_add(command, is_path ? cage_path_join(folder, name) : kg_steal(&name));
     return 0;
@@ -152,7 +154,7 @@ static int script_files_add_words(const struct kg_node *params, char ***command,
         bytes += fits ? word->text.length + 1 : 0;
         if (!fits || i >= WORDS_MAX || bytes > WORDS_BYTES_MAX)
             return kg_fail(err, KG_E_INVALID_PARAMS,
-                           "args is a list of at most %d texts and %zu bytes", WORDS_MAX,
+                           "args must be a list of at most %d texts and %zu bytes", WORDS_MAX,
                            WORDS_BYTES_MAX);
         kg_list_add(command, kg_str_dup(word->text));
     }
@@ -201,7 +203,7 @@ static void on_file_done(struct host_script_request *request, const char *call,
     if (ran->timed_out)
         kg_fail(&err, KG_E_REQUEST_TIMEOUT, "the file took longer than %d s", FILE_SEC);
     else if (ran->how.exit_code != 0)
-        kg_fail(&err, KG_E_REFUSED, "%.*s", KG_STR_CUT(words, 300));
+        kg_fail(&err, KG_E_REFUSED, "%.*s", KG_STR_CUT(words, KG_CUT_CAUSE));
     else if (ran->truncated)
         kg_fail(&err, KG_E_TOO_LARGE, "the file has more than %zu bytes", OUTPUT_MAX);
     if (err.code != KG_OK) {
@@ -230,10 +232,11 @@ static int script_files_check_file(const char *path, struct kg_str named, struct
 {
     struct stat there;
     if (stat(path, &there) < 0)
-        return kg_fail(err, KG_E_NOT_FOUND, "%.*s: %s", KG_STR_CUT(named, 128), strerror(errno));
+        return kg_fail(err, KG_E_NOT_FOUND, "%.*s: %s", KG_STR_CUT(named, KG_CUT_WORD),
+                       strerror(errno));
     return S_ISREG(there.st_mode)
                ? 0
-               : kg_fail(err, KG_E_REFUSED, "%.*s is not a file", KG_STR_CUT(named, 128));
+               : kg_fail(err, KG_E_REFUSED, "%.*s is not a file", KG_STR_CUT(named, KG_CUT_WORD));
 }
 
 void host_script_serve_read(struct host_script_request *request, const struct kg_node *params,
@@ -267,7 +270,7 @@ static int script_files_check_target(const char *path, struct kg_str named, mode
     *ret_mode = exists ? there.st_mode & 0777 : 0644;
     return !exists || S_ISREG(there.st_mode)
                ? 0
-               : kg_fail(err, KG_E_REFUSED, "%.*s is not a file", KG_STR_CUT(named, 128));
+               : kg_fail(err, KG_E_REFUSED, "%.*s is not a file", KG_STR_CUT(named, KG_CUT_WORD));
 }
 
 void host_script_serve_write(struct host_script_request *request, const struct kg_node *params,

@@ -83,7 +83,7 @@ static void script_grants_record(struct host_plugin *plugin, char *const *grants
     kg_auto(kg_buf_free) struct kg_buf words = {0}, list = {0};
     script_grants_keep(plugin->host, plugin->name, plugin->script->hash);
     script_grants_put_words(grants, &words);
-    kg_log_about(KG_WARN, plugin->name, "this file may from now on: %s", kg_buf_terminate(&words));
+    kg_log_about(KG_WARN, plugin->name, "this file may now: %s", kg_buf_terminate(&words));
     struct kg_json_writer json = kg_json_writer(&list);
     kg_json_begin(&json, '[');
     for (; *grants != NULL; grants++)
@@ -154,7 +154,7 @@ void host_script_grants_tidy(struct host *host)
         const struct host_plugin *plugin = host_plugin_find(host, kg_str(all->items[i].name));
         if (plugin == NULL || plugin->script == NULL)
             kg_log(KG_WARN,
-                   "%s: plugins.capabilities.%s is for a script that is not there: %s/%s.lua",
+                   "%s: plugins.capabilities.%s is for a script that does not exist: %s/%s.lua",
                    host->paths->config_file, all->items[i].name, host_scripts_dir(host->scripts),
                    all->items[i].name);
     }
@@ -268,10 +268,10 @@ int host_script_approve(struct host_named named, struct kg_str hash, const char 
     char *const *grants = granted(plugin->host, plugin->name);
     if (grants == NULL) {
         kg_fail(err, KG_E_NOT_APPLICABLE, "script %s is granted nothing", plugin->name);
-        return kg_hint(err, "a line of [plugins.capabilities] in config.toml does that");
+        return kg_hint(err, "grant it something in [plugins.capabilities] of config.toml");
     }
     if (!kg_str_is(hash, plugin->script->hash)) {
-        kg_fail(err, KG_E_CONFLICT, "the file of script %s is another by now", plugin->name);
+        kg_fail(err, KG_E_CONFLICT, "the file of script %s has changed since then", plugin->name);
         return kg_hint(err, "look at it again: kaged plugin approve %s", plugin->name);
     }
     script_grants_record(plugin, grants, operator_id);

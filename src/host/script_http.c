@@ -108,7 +108,7 @@ static void script_http_on_fetched(void *data, const struct fetch_answer *answer
     kg_auto(kg_buf_free) struct kg_buf result = {0};
     struct kg_json_writer json = kg_json_writer(&result);
     if (answer->status == 0) {
-        kg_fail(&err, KG_E_IO, "%.300s", answer->error);
+        kg_fail(&err, KG_E_IO, "%" KG_S_CAUSE, answer->error);
         host_script_refuse(request, kage_http, &err);
         return;
     }
@@ -146,7 +146,7 @@ static int script_http_check_host(const struct host_script_request *request, con
     kg_auto(kg_free) char *host = NULL;
     uint16_t port = 0;
     if (!kg_url_host(url, &host, &port))
-        return kg_fail(err, KG_E_INVALID_PARAMS, "the url begins with https:// or http://");
+        return kg_fail(err, KG_E_INVALID_PARAMS, "the url must begin with https:// or http://");
     char *const *grants = host_script_grants(host_script_asker(request));
     if (!config_grants_cover(grants, POWER_NET, kg_str(host)))
         return host_script_check(request, POWER_NET, kg_str(host), kage_http, err);

@@ -53,7 +53,7 @@ static void script_run_on_done(void *data, struct helper_run_result *result,
     struct kg_err err = {0};
     run->run = NULL;
     if (err_or_null == NULL && !result->how.built)
-        kg_fail(&err, KG_E_CAGE, "%.*s", KG_STR_CUT(kg_buf_view(&result->err), 300));
+        kg_fail(&err, KG_E_CAGE, "%.*s", KG_STR_CUT(kg_buf_view(&result->err), KG_CUT_CAUSE));
     else if (err_or_null != NULL)
         err = *err_or_null;
     if (err.code != KG_OK) {
@@ -186,8 +186,9 @@ static int script_run_check_count(const struct host *host, const struct host_pro
     size_t count = 0;
     for (const struct host_script_run *at = host->script_runs; at != NULL; at = at->next)
         count += host_script_asker(at->request) == process;
-    return count <= RUNS_MAX ? 0
-                             : kg_fail(err, KG_E_BUSY, "%d programs run for it already", RUNS_MAX);
+    return count <= RUNS_MAX
+               ? 0
+               : kg_fail(err, KG_E_BUSY, "%d of its programs are already running", RUNS_MAX);
 }
 
 /* What may be written is looked at first, for what is guarded in it. */

@@ -82,7 +82,7 @@ int host_script_check(const struct host_script_request *request, enum config_pow
     if (config_grants_cover(host_script_grants(request->process), power, what))
         return 0;
     kg_auto(kg_free) char *lacks =
-        kg_format("%s:%.*s", config_power_names[power], KG_STR_CUT(what, 64));
+        kg_format("%s:%.*s", config_power_names[power], KG_STR_CUT(what, KG_CUT_NAME));
     return script_service_refuse(request->process, call, lacks, err);
 }
 

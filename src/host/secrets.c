@@ -83,8 +83,9 @@ void host_log_secrets(const struct host *host)
         for (char *const *user = fact.used_by; *user != NULL; user++)
             kg_buf_printf(&users, "%s%s", users.length > 0 ? ", " : "", *user);
         if (users.length > 0)
-            kg_log(fact.is_known ? KG_INFO : KG_WARN, "secret %s%s is used by %.400s", fact.name,
-                   fact.is_known ? "" : ", which is not known,", kg_buf_terminate(&users));
+            kg_log(fact.is_known ? KG_INFO : KG_WARN, "secret %s%s is used by %" KG_S_CAUSE,
+                   fact.name, fact.is_known ? "" : ", which is not known,",
+                   kg_buf_terminate(&users));
     }
 }
 

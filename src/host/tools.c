@@ -275,13 +275,13 @@ static void add_looks(struct kg_map *looks, const struct kg_node *list_or_null)
 /* A letter of another writing looks like one of ours: what it is, is said by its number. */
 static void put_odd_name(struct kg_buf *out, struct kg_str name)
 {
-    kg_buf_text(out, "its name is not 1 to 128 of A-Z a-z 0-9 _ . -, and is "
-                     "offered to nobody");
+    kg_buf_text(out,
+                "its name is not 1 to 128 characters of A-Z a-z 0-9 _ . -, so it is not offered");
     for (size_t at = 0, length; at < name.length; at += length) {
         uint32_t code = kg_utf8_decode(name.data + at, &length);
         if (code < 0x80)
             continue;
-        kg_buf_printf(out, "; it has U+%04X, which may look like a letter that it is not", code);
+        kg_buf_printf(out, "; it has U+%04X, which may look like another letter", code);
         return;
     }
 }
@@ -296,15 +296,16 @@ static void host_tools_put_danger(struct kg_buf *out, const struct kg_node *tool
     put_look(&look, name);
     const struct kg_node *first = kg_map_get(looks, kg_buf_view(&look));
     if (!kg_str_is_plain(kg_buf_view(&text)))
-        kg_buf_text(out, "it has characters that are not seen, or that turn the writing around");
+        kg_buf_text(out,
+                    "it has invisible characters, or ones that change the direction of writing");
     else if (!manifest_mcp_tool_name_is_valid(name))
         put_odd_name(out, name);
     else if (at >= MANIFEST_LEARNED_MAX)
-        kg_buf_printf(out, "it is offered to nobody: of one server the first %d tools are",
+        kg_buf_printf(out, "it is not offered: only the first %d tools of a server are",
                       MANIFEST_LEARNED_MAX);
     else if (first != NULL && !kg_str_equal(host_tools_name_of(first), name))
         kg_buf_printf(out, "its name looks like that of another tool, %.*s",
-                      KG_STR_CUT(host_tools_name_of(first), 128));
+                      KG_STR_CUT(host_tools_name_of(first), KG_CUT_WORD));
 }
 
 /* What has no member of its own here: a yes is for these words, too. */
@@ -352,7 +353,8 @@ static void host_tools_put_tool(const struct shown_tools *shown, const struct kg
 {
     struct kg_json_writer *json = shown->json;
     struct kg_str name = host_tools_name_of(tool);
-    kg_auto(kg_free) char *full = kg_format("%s.%.*s", shown->plugin->name, KG_STR_CUT(name, 256));
+    kg_auto(kg_free) char *full =
+        kg_format("%s.%.*s", shown->plugin->name, KG_STR_CUT(name, KG_CUT_PATH));
     kg_json_begin(json, '{');
     kg_json_named_str(json, "name", name);
     kg_json_named_text(json, "full_name", full);
@@ -517,7 +519,7 @@ static int check_shown(const struct host_plugin *plugin, struct kg_str digest, s
         return result;
     host_tools_digest((struct host_named){.plugin = (struct host_plugin *)plugin}, now);
     if (now[0] == '\0') {
-        kg_fail(err, KG_E_CONFLICT, "plugin %s: no tools wait for a yes", plugin->name);
+        kg_fail(err, KG_E_CONFLICT, "plugin %s: no tools wait for approval", plugin->name);
         return kg_hint(err, "a server tells of its tools when it runs: kaged plugin enable %s",
                        plugin->name);
     }
@@ -550,7 +552,7 @@ static int host_tools_check_named(const struct host_plugin *plugin, struct kg_st
     if (approved != NULL && host_tools_find_tool(approved->root, tool) != NULL)
         return 0;
     kg_fail(err, KG_E_NOT_FOUND, "plugin %s has no approved tool \"%.*s\"", plugin->name,
-            KG_STR_CUT(tool, 128));
+            KG_STR_CUT(tool, KG_CUT_WORD));
     return kg_hint(err, "kaged plugin tools %s lists them", plugin->name);
 }
 

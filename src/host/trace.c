@@ -161,9 +161,9 @@ int host_trace_listen(struct host_process *process, struct host_trace_listener *
     struct host_trace *trace = trace_of(process);
     size_t most = (size_t)process->plugin->host->config->limits_trace_readers;
     if (trace->listener_count >= most) {
-        kg_fail(err, KG_E_BUSY, "plugin %s: %zu read its trace already", process->name,
+        kg_fail(err, KG_E_BUSY, "plugin %s: %zu clients already read its trace", process->name,
                 trace->listener_count);
-        return kg_hint(err, "limits.trace_readers says how many may");
+        return kg_hint(err, "limits.trace_readers is the limit");
     }
     listener->process = process;
     listener->next = trace->listeners;

@@ -172,7 +172,7 @@ static void use_send_waiting(struct host_waiting *waiting)
 static void check_waiting(struct loop_task *task)
 {
     struct host_process *process = KG_CONTAINER(task, struct host_process, wait_check);
-    host_process_keep(process); /* who is answered may do anything */
+    host_process_keep(process); /* an answered caller may do anything */
     while (process->waiting != NULL && process->instance != NULL &&
            !host_process_is_starting(process))
         use_send_waiting(process->waiting);

@@ -82,7 +82,7 @@ void http_connection_accept(struct http_server *server, uv_stream_t *listener)
     if (!connection->source.tcp && check_peer(connection, &err) < 0) {
         refuse_client(connection, 0, &err);
     } else if (is_one_too_many(connection)) {
-        kg_fail(&err, KG_E_BUSY, "there are %zu connections already", server->limits.connections);
+        kg_fail(&err, KG_E_BUSY, "there are already %zu connections", server->limits.connections);
         refuse_client(connection, 503, &err);
     } else {
         connection->let_in = true;

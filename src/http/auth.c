@@ -48,8 +48,8 @@ int http_nonce_check(struct kg_str nonce, struct kg_err *err)
                 NONCE_MIN);
     else
         kg_fail(err, KG_E_INVALID_CONFIG,
-                "auth.mode is proxy: its secret has others than ASCII letters, digits and "
-                "signs in it");
+                "auth.mode is proxy: its secret contains characters other than ASCII letters, "
+                "digits and signs");
     return kg_hint(err, "write one to the file of auth.nonce_file, as from: openssl rand -hex 32");
 }
 
@@ -57,7 +57,7 @@ struct http_auth *http_auth_new(struct loop *loop, const struct http_auth_option
                                 const struct http_auth_limits *limits, struct kg_err *err)
 {
     if (sodium_init() < 0) {
-        kg_fail(err, KG_E_INTERNAL, "libsodium does not start");
+        kg_fail(err, KG_E_INTERNAL, "libsodium failed to initialize");
         return NULL;
     }
     if (options->mode == HTTP_AUTH_PROXY && http_nonce_check(options->nonce, err) < 0)
@@ -287,12 +287,12 @@ static int find_credential(struct http_auth *auth, struct http_request *request,
     const char *what = via == HTTP_VIA_TOKEN ? "API token" : "session";
     int result = 0;
     if (found == NULL)
-        result = kg_fail(err, KG_E_UNAUTHENTICATED, "this daemon knows no such %s", what);
+        result = kg_fail(err, KG_E_UNAUTHENTICATED, "this daemon does not know this %s", what);
     else if (http_credential_has_expired(found))
         result = kg_fail(err, KG_E_UNAUTHENTICATED, "the %s %s has expired", what,
                          found->name[0] != '\0' ? found->name : found->id.text);
     if (result < 0) {
-        kg_hint(err, via == HTTP_VIA_TOKEN ? "kaged auth token list shows those that there are"
+        kg_hint(err, via == HTTP_VIA_TOKEN ? "kaged auth token list shows all tokens"
                                            : "kaged auth open lets a browser in");
         return result;
     }
@@ -306,7 +306,7 @@ static int find_api_key(struct http_auth *auth, struct http_request *request, st
     struct kg_str given = http_header(request, "x-api-key");
     if (http_header_count(request, "x-api-key") > 1 ||
         http_header_count(request, "authorization") > 0)
-        return kg_fail(err, KG_E_UNAUTHENTICATED, "the request says twice who sends it");
+        return kg_fail(err, KG_E_UNAUTHENTICATED, "the request has two credentials");
     return find_credential(auth, request, HTTP_VIA_TOKEN, given, err);
 }
 
@@ -338,7 +338,7 @@ static int identify_local(struct http_auth *auth, struct http_request *request,
         *ret_via = http_via_names[HTTP_VIA_SESSION];
         return find_credential(auth, request, HTTP_VIA_SESSION, cookie, err);
     }
-    kg_fail(err, KG_E_UNAUTHENTICATED, "the request does not say who sends it");
+    kg_fail(err, KG_E_UNAUTHENTICATED, "the request has no credentials");
     return kg_hint(err,
                    "kaged auth open lets a browser in, kaged auth token create makes a token for "
                    "Authorization: Bearer");
@@ -359,7 +359,7 @@ static int identify_by_proxy(struct http_auth *auth, struct http_request *reques
     if (http_header_count(request, "x-kaged-auth-nonce") != 1 ||
         !http_secret_equal(nonce, kg_str(auth->nonce)))
         return kg_fail(err, KG_E_UNAUTHENTICATED,
-                       "X-Kaged-Auth-Nonce is missing or wrong: it did not come by the proxy");
+                       "X-Kaged-Auth-Nonce is missing or wrong: it did not come through the proxy");
     if (http_header_count(request, "x-kaged-user-id") != 1 || !is_user_name(user))
         return kg_fail(err, KG_E_UNAUTHENTICATED,
                        "X-Kaged-User-Id must be there once, with 1 to %d bytes of UTF-8",
@@ -409,7 +409,7 @@ static int say_scope(const struct http_request *request, const char *token, stru
     if (request->principal[0] != '\0') {
         kg_fail(err, KG_E_REFUSED, "%s %s needs %s, which %s does not have here", route->method,
                 route->pattern, route->permission, request->operator_id);
-        return kg_hint(err, "an admin of the org can change his role");
+        return kg_hint(err, "an admin of the org can change the role");
     }
     kg_fail(err, KG_E_REFUSED, "%s %s needs the scope %s, which token %s lacks", route->method,
             route->pattern, route->permission, token);
@@ -419,7 +419,7 @@ static int say_scope(const struct http_request *request, const char *token, stru
 
 /*
  * Of a token that belongs to somebody counts what its owner may do, in the org that the request is
- * about; for who is not in it there is no such org.
+ * about; for others there is no such org.
  */
 static int narrow_to_role(const struct http_auth *auth, struct http_request *request,
                           struct kg_err *err)
@@ -442,7 +442,7 @@ static int narrow_to_role(const struct http_auth *auth, struct http_request *req
     return 0;
 }
 
-/* Who has a valid token made no failed attempt to get in, whatever he asks for. */
+/* Whoever has a valid token made no failed attempt to get in, whatever the request. */
 static int check_scope(struct http_auth *auth, const struct http_source *source,
                        struct http_request *request)
 {

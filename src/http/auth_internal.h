@@ -53,7 +53,7 @@ struct http_attempts {
  */
 bool http_attempts_fail(struct http_attempts *attempts, const struct http_source *source,
                         const char *via, const char *reason, unsigned *ret_wait_sec);
-/* Audits a refusal that is no failed attempt. */
+/* Audits a refusal that is not a failed attempt. */
 void http_attempts_tell(struct http_attempts *attempts, const struct http_source *source,
                         const char *via, const char *reason);
 /* Tells what was only counted so far. */
@@ -91,7 +91,7 @@ struct http_credential *http_credentials_find(const struct http_credentials *cre
 struct http_credential *http_credentials_named(const struct http_credentials *credentials,
                                                enum state_credential_kind kind,
                                                struct kg_str id_or_name);
-/* Never before who asked has returned. With an error nothing has changed. */
+/* Never before the caller has returned. With an error nothing has changed. */
 typedef void http_credential_fn(void *data, struct http_credential *credential,
                                 const struct kg_err *err_or_null);
 /*

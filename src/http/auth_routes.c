@@ -68,7 +68,7 @@ static int auth_routes_make_url(struct http_server *server, const char *operator
         return kg_hint(err, "set daemon.bind, or free its port, and start the daemon again");
     }
     if (server->auth->mode == HTTP_AUTH_PROXY) {
-        kg_fail(err, KG_E_CONFLICT, "auth.mode is proxy: browsers come by the proxy, and not here");
+        kg_fail(err, KG_E_CONFLICT, "auth.mode is proxy: browsers have to use the proxy");
         return -EINVAL;
     }
     if (server->auth->mode == HTTP_AUTH_LOCAL)
@@ -161,7 +161,7 @@ static void auth_routes_launch(struct http_request *request, struct kg_str token
     struct kg_err err = {0};
     http_add_header(request, "Referrer-Policy", "no-referrer");
     if (!http_launch_use(&auth->launch, token, wanted.operator_id)) {
-        kg_fail(&err, KG_E_UNAUTHENTICATED, "the launch URL was used already, or is not ours");
+        kg_fail(&err, KG_E_UNAUTHENTICATED, "the launch URL was already used, or is not ours");
         kg_hint(&err, "kaged auth open makes a new one");
         http_auth_deny(request, "launch", &err);
         http_reply_error(request, &request->refusal->err);
@@ -259,7 +259,7 @@ void http_handle_session_end(struct http_request *request)
         http_credentials_remove(&auth->credentials, session, on_session_closed, request);
         return;
     }
-    kg_fail(&err, KG_E_CONFLICT, "the request belongs to no session that could be closed");
+    kg_fail(&err, KG_E_CONFLICT, "the request has no session that could be closed");
     http_reply_error(request, &err);
 }
 
@@ -342,8 +342,9 @@ static int auth_routes_take_principal(const struct http_auth *auth, struct kg_st
         return 0;
     id = auth->catalog ? catalog_principal_find(auth->catalog, principal, &name) : NULL;
     if (id == NULL) {
-        kg_fail(err, KG_E_NOT_FOUND, "there is no user \"%.*s\"", KG_STR_CUT(principal, 64));
-        return kg_hint(err, "kaged org users lists those that there are");
+        kg_fail(err, KG_E_NOT_FOUND, "there is no user \"%.*s\"",
+                KG_STR_CUT(principal, KG_CUT_NAME));
+        return kg_hint(err, "kaged org users lists all users");
     }
     kg_str_copy(kg_str(id), wanted->principal, sizeof(wanted->principal));
     kg_str_copy(kg_str(name), wanted->operator_id, sizeof(wanted->operator_id));
@@ -445,7 +446,7 @@ void http_handle_token_revoke(struct http_request *request)
         http_credentials_remove(&auth->credentials, token, on_token_revoked, request);
         return;
     }
-    kg_fail(&err, KG_E_NOT_FOUND, "there is no token \"%.*s\"", KG_STR_CUT(id, 64));
-    kg_hint(&err, "kaged auth token list shows those that there are");
+    kg_fail(&err, KG_E_NOT_FOUND, "there is no token \"%.*s\"", KG_STR_CUT(id, KG_CUT_NAME));
+    kg_hint(&err, "kaged auth token list shows all tokens");
     http_reply_error(request, &err);
 }

@@ -282,10 +282,10 @@ static void connection_on_due(struct loop_timer *timer)
     struct http_connection *connection = KG_CONTAINER(timer, struct http_connection, timer);
     bool writes = connection->phase == WRITING || connection->phase == RUNNING;
     if (connection->phase == READING && connection->request != NULL)
-        refuse_slow(connection, "the request did not arrive whole");
+        refuse_slow(connection, "the request did not arrive completely");
     else if (wants_body(connection) &&
              connection->request->body_wire_bytes < connection->streamed + STREAM_MIN_BYTES)
-        refuse_slow(connection, "hardly anything came of the request's body");
+        refuse_slow(connection, "hardly any of the request's body arrived");
     else if (wants_body(connection))
         watch_body(connection);
     else if (writes && http_write_left(connection) < connection->unsent)

@@ -234,13 +234,13 @@ static int credentials_check_room(struct http_credentials *credentials,
         return 0;
     }
     if (credentials_has_token(credentials, wanted->name)) {
-        kg_fail(err, KG_E_CONFLICT, "there is a token %s already", wanted->name);
+        kg_fail(err, KG_E_CONFLICT, "there is already a token %s", wanted->name);
         return kg_hint(err, "choose another name, or revoke that one first");
     }
     if (count_kind(credentials, STATE_TOKEN) < TOKENS_MAX)
         return 0;
-    kg_fail(err, KG_E_CONFLICT, "there are %d tokens already", TOKENS_MAX);
-    return kg_hint(err, "revoke those that are not used any more");
+    kg_fail(err, KG_E_CONFLICT, "there are already %d tokens", TOKENS_MAX);
+    return kg_hint(err, "revoke those that are no longer used");
 }
 
 static void credentials_on_added(void *data, const struct kg_err *err_or_null)

@@ -156,7 +156,7 @@ void http_handle_reload(struct http_request *request)
     host_reload(http_host(request), http_operator(request), http_daemon_on_reloaded, request);
 }
 
-/* Who may read the whole home needs no daemon to copy it: that he did is all that is told here. */
+/* Whoever may read the whole home can copy it without a daemon: here it is only recorded. */
 void http_handle_backup_made(struct http_request *request)
 {
     kg_auto(kg_free) char *file = http_body_text(request, "file");

@@ -156,10 +156,11 @@ static const struct import_server *wanted_of(const struct finding *finding, stru
             continue;
         if (server->source != NULL)
             return server;
-        kg_fail(err, KG_E_REFUSED, "server %s: %.200s", server->plugin, server->why);
+        kg_fail(err, KG_E_REFUSED, "server %s: %" KG_S_PATH, server->plugin, server->why);
         return NULL;
     }
-    kg_fail(err, KG_E_NOT_FOUND, "no file of a client has a server %.*s", KG_STR_CUT(name, 64));
+    kg_fail(err, KG_E_NOT_FOUND, "no file of a client has a server %.*s",
+            KG_STR_CUT(name, KG_CUT_NAME));
     kg_hint(err, "kaged mcp import lists them");
     return NULL;
 }

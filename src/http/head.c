@@ -102,7 +102,7 @@ static int check_request_line(struct http_request *request)
         return http_head_fault(request, "the request line is not METHOD URL HTTP/1.1");
     size_t start = request->url.at - before;
     if (start > 0 && request->head.data[start - 1] != '\n')
-        return http_head_fault(request, "something stands before the method");
+        return http_head_fault(request, "there is something before the method");
     if (!head_has(request, end, " HTTP/1.1\r\n") && !head_has(request, end, " HTTP/1.0\r\n"))
         return http_head_fault(request, "the version is neither HTTP/1.1 nor HTTP/1.0");
     return 0;
@@ -224,7 +224,7 @@ static int check_expectation(struct http_request *request)
         return 0;
     if (expect.length != 12 || strncasecmp(expect.data, "100-continue", 12) != 0)
         return kg_fail(http_request_refuse(request, 417), KG_E_USAGE,
-                       "Expect: only 100-continue can be met");
+                       "Expect: only 100-continue is supported");
     request->expects_continue = http_request_has_body(request);
     return 0;
 }

@@ -195,7 +195,8 @@ void http_handle_plugin_upgrade(struct http_request *request)
         raise_from_source(request, CONSENT_UPGRADE, host_name(named));
 }
 
-/* A folder that somebody copied into the store since the daemon looked is no plugin of it yet. */
+/* A folder that somebody copied into the store since the daemon looked is not one of its plugins
+ * yet. */
 static bool is_in_store(struct http_request *request, struct kg_str name)
 {
     if (!manifest_name_is_valid(name))

@@ -112,7 +112,7 @@ static int write_knob(struct http_request *request, struct kg_err *err)
     if (knob == NULL)
         return -1;
     if (knobs.project == NULL) {
-        kg_fail(err, KG_E_USAGE, "a knob is turned for an agent of a project");
+        kg_fail(err, KG_E_USAGE, "a knob is set for an agent of a project");
         return kg_hint(err, "name the project: ?project=NAME");
     }
     const struct projects_knob_write write = {

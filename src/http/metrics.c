@@ -260,7 +260,7 @@ static void put_objects(struct kg_buf *out, const struct catalog *catalog)
     metrics_put_figure(out, "kaged_objects_sent_bytes_total", "counter", "Bytes to the bucket.",
                        (double)facts.bytes_out);
     metrics_put_figure(out, "kaged_objects_errors_total", "counter",
-                       "Objects that could not be had or put.", (double)facts.errors);
+                       "Objects that could not be read or written.", (double)facts.errors);
     metrics_put_figure(out, "kaged_objects_cache_bytes", "gauge",
                        "Bytes in the cache, when it was last written.", (double)facts.cache_bytes);
 }

@@ -45,7 +45,7 @@ int multipart_begin(struct multipart *multipart, struct kg_str content_type, con
         strncasecmp(content_type.data, type, sizeof(type) - 1) != 0)
         return multipart_malformed(err, "Content-Type says something else");
     if (boundary.length == 0 || boundary.length > MULTIPART_BOUNDARY_MAX)
-        return multipart_malformed(err, "its Content-Type has no boundary that could be one");
+        return multipart_malformed(err, "its Content-Type has no valid boundary");
     multipart->field = field;
     memcpy(multipart->boundary, "\r\n--", 4);
     kg_str_copy(boundary, multipart->boundary + 4, sizeof(multipart->boundary) - 4);

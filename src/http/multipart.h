@@ -28,7 +28,7 @@ struct multipart {
     bool wanted; /* the part that is read is the one */
     bool found;  /* it was there */
     char file_name[MULTIPART_NAME_MAX + 1];
-    bool failed; /* for who reads on, to the end: with this */
+    bool failed; /* for a reader that goes on to the end: with this */
     struct kg_err err;
     void (*on_bytes)(void *data, struct kg_str bytes); /* of the file */
     void *data;

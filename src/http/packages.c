@@ -70,7 +70,7 @@ static void on_body_gone(void *data)
 {
     struct package_body *body = data;
     struct kg_err err = {0};
-    kg_fail(&err, KG_E_CANCELLED, "the client left before the package was there");
+    kg_fail(&err, KG_E_CANCELLED, "the client left before the package had arrived");
     body->request->body_ops = NULL;
     body_end(body, &err);
 }

@@ -87,7 +87,7 @@ void http_handle_page_file(struct http_request *request)
             return;
         }
     }
-    kg_fail(&err, KG_E_NOT_FOUND, "the page has no file \"%.*s\"", KG_STR_CUT(name, 64));
-    kg_hint(&err, "load the page again: another kaged may run by now");
+    kg_fail(&err, KG_E_NOT_FOUND, "the page has no file \"%.*s\"", KG_STR_CUT(name, KG_CUT_NAME));
+    kg_hint(&err, "load the page again: another version of kaged may be running");
     http_reply_error(request, &err);
 }

@@ -164,8 +164,8 @@ static int http_projects_check_path(const char *path, struct kg_err *err)
 {
     if (path[0] == '/')
         return 0;
-    kg_fail(err, KG_E_USAGE, "path %.200s: it is not absolute", path);
-    return kg_hint(err, "the daemon is in another folder than who asks: write the path from / on");
+    kg_fail(err, KG_E_USAGE, "path %" KG_S_PATH ": it is not absolute", path);
+    return kg_hint(err, "the daemon runs in another folder: write an absolute path");
 }
 
 void http_handle_project_load(struct http_request *request)

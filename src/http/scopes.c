@@ -85,7 +85,8 @@ static int unknown_scope(struct kg_str name, struct kg_err *err)
     for (size_t i = 0; i < KG_COUNT(rows); i++)
         names[i] = rows[i].name;
     const char *nearest = kg_str_nearest(name, names, KG_COUNT(names));
-    int result = kg_fail(err, KG_E_USAGE, "there is no scope \"%.*s\"", KG_STR_CUT(name, 64));
+    int result =
+        kg_fail(err, KG_E_USAGE, "there is no scope \"%.*s\"", KG_STR_CUT(name, KG_CUT_NAME));
     if (nearest != NULL)
         kg_hint(err, "did you mean %s?", nearest);
     else

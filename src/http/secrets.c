@@ -3,7 +3,7 @@
 
 static void http_secrets_put_missing(struct kg_str name, struct kg_err *err)
 {
-    kg_fail(err, KG_E_NOT_FOUND, "there is no secret %.*s", KG_STR_CUT(name, 64));
+    kg_fail(err, KG_E_NOT_FOUND, "there is no secret %.*s", KG_STR_CUT(name, KG_CUT_NAME));
 }
 
 void http_handle_secrets(struct http_request *request)

@@ -80,8 +80,8 @@ static int check_namespace(const struct http_server *server, int fd, const struc
     if (result == -EACCES && peer->uid == 0 && geteuid() != 0)
         return 0;
     if (result < 0)
-        return kg_fail(err, KG_E_REFUSED, "process %d: look at its user namespace: %s",
-                       (int)peer->pid, strerror(-result));
+        return kg_fail(err, KG_E_REFUSED, "process %d: read its user namespace: %s", (int)peer->pid,
+                       strerror(-result));
     if (theirs.st_dev != server->user_namespace.st_dev ||
         theirs.st_ino != server->user_namespace.st_ino)
         return kg_fail(err, KG_E_REFUSED,
@@ -272,7 +272,7 @@ static int clear_path(const char *path, const struct sockaddr_un *address, struc
         return kg_hint(err, "stop that daemon first, or choose another KAGED_HOME");
     }
     if (refused != ECONNREFUSED && refused != ENOENT)
-        return kg_fail_errno(err, refused, "socket %s: look whether a daemon answers", path);
+        return kg_fail_errno(err, refused, "socket %s: ask whether a daemon answers", path);
     if (unlink(path) < 0 && errno != ENOENT)
         return kg_fail_errno(err, errno, "socket %s: remove the stale one", path);
     return 0;
@@ -349,7 +349,7 @@ static int server_check_place(int fd, const char *path, struct kg_err *err)
         return 0;
     kg_fail(err, KG_E_INVALID_CONFIG, "socket that was passed: it listens at \"%s\", not at %s",
             address.sun_path, path);
-    return kg_hint(err, "let the unit of the socket have ListenStream=%s", path);
+    return kg_hint(err, "give the socket unit ListenStream=%s", path);
 }
 
 int http_server_adopt(struct http_server *server, int fd, const char *path, struct kg_err *err)

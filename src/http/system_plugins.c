@@ -28,7 +28,7 @@ void http_handle_system_plugin(struct http_request *request)
         http_reply(request, 200, kg_buf_view(&body));
         return;
     }
-    kg_fail(&err, KG_E_NOT_FOUND, "there is no system plugin %.*s", KG_STR_CUT(name, 64));
+    kg_fail(&err, KG_E_NOT_FOUND, "there is no system plugin %.*s", KG_STR_CUT(name, KG_CUT_NAME));
     kg_hint(&err, "a table [system_plugins.NAME] in %s makes one, at the next start",
             host_paths(http_host(request))->local_file);
     http_reply_error(request, &err);

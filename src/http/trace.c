@@ -180,9 +180,9 @@ static void reply_crash(struct http_request *request, struct host_named named)
         reply_ring(request, named, ring);
         return;
     }
-    kg_fail(&err, KG_E_NOT_FOUND, "plugin %s: no exit of it was recorded", host_name(named));
+    kg_fail(&err, KG_E_NOT_FOUND, "plugin %s: none of its exits was recorded", host_name(named));
     if (host_trace_recorded(named.process) == NULL)
-        kg_hint(&err, "the next one is, with: kaged plugin trace %s --on", host_name(named));
+        kg_hint(&err, "to record the next one: kaged plugin trace %s --on", host_name(named));
     http_reply_error(request, &err);
 }
 

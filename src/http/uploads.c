@@ -97,7 +97,7 @@ static int uploads_append(struct upload *upload, int folder)
         tree_remove(folder, upload->id, NULL);
         kg_fail(&upload->err, KG_E_TOO_LARGE, "%s has more than %llu bytes", upload->name,
                 (unsigned long long)upload->bytes_max);
-        return kg_hint(&upload->err, "limits.install_source_bytes says how many it may have");
+        return kg_hint(&upload->err, "limits.install_source_bytes is the limit");
     }
     int result = kg_write_all(file, upload->bytes, upload->length);
     return result < 0 ? kg_fail_errno(&upload->err, -result, "write %s", upload->name) : 0;
@@ -149,8 +149,9 @@ static int uploads_check_name(struct kg_str name, struct kg_err *err)
         return 0;
     kg_fail(err, KG_E_INVALID_PARAMS, "\"%.*s\" is not the name of an archive",
             KG_STR_CUT(name, NAME_MAX_BYTES));
-    return kg_hint(err, "letters, digits, . _ - +, and at its end .zip, .mcpb, .dxt, .tar, .tgz or "
-                        ".tar.gz");
+    return kg_hint(
+        err,
+        "use letters, digits, . _ - + and, at the end, .zip, .mcpb, .dxt, .tar, .tgz or .tar.gz");
 }
 
 static int uploads_check_id(struct kg_str id, struct kg_err *err)
@@ -158,9 +159,9 @@ static int uploads_check_id(struct kg_str id, struct kg_err *err)
     bool is_one = kg_str_starts(id, ID_PREFIX) && id.length < sizeof(struct kg_id);
     for (size_t i = strlen(ID_PREFIX); i < id.length; i++)
         is_one &= kg_is_letter_or_digit(id.data[i]);
-    return id.data == NULL || is_one
-               ? 0
-               : kg_fail(err, KG_E_NOT_FOUND, "there is no upload %.*s", KG_STR_CUT(id, 40));
+    return id.data == NULL || is_one ? 0
+                                     : kg_fail(err, KG_E_NOT_FOUND, "there is no upload %.*s",
+                                               KG_STR_CUT(id, KG_CUT_NAME));
 }
 
 /* NULL with the reason. */

@@ -17,7 +17,7 @@
 #define CONTROL_MAX   125
 #define REASON_MAX    (CONTROL_MAX - 2)
 #define FRAGMENT_MAX  ((size_t)16 * 1024) /* so that pings are not stuck behind a long message */
-#define NOT_ANY_MORE  "the credentials do not count any more"
+#define NOT_ANY_MORE  "the credentials are no longer valid"
 #define OUT_MAX       ((size_t)64 * 1024)
 #define OUT_KEPT      ((size_t)8 * 1024)
 #define CLOSE_WAIT_MS 2000 /* for our farewell to be read, and answered */
@@ -92,7 +92,7 @@ static int check_handshake(struct http_request *request)
     }
     if (!websocket_has_token(http_header(request, "connection"), "upgrade"))
         return kg_fail(http_request_refuse(request, 0), KG_E_USAGE,
-                       "WebSocket: Connection has no upgrade in it");
+                       "WebSocket: Connection does not contain upgrade");
     if (!kg_str_is(version, "13"))
         return kg_fail(http_request_refuse(request, 426), KG_E_USAGE,
                        "WebSocket: the version is not 13");
@@ -109,7 +109,7 @@ static int websocket_check_count(struct http_request *request)
         return kg_fail(http_request_refuse(request, 0), KG_E_STOPPING, "the daemon is stopping");
     if (server->websocket_count >= server->limits.websockets)
         return kg_fail(http_request_refuse(request, 503), KG_E_BUSY,
-                       "there are %zu WebSockets already", server->limits.websockets);
+                       "there are already %zu WebSockets", server->limits.websockets);
     return 0;
 }
 
@@ -344,11 +344,9 @@ static void on_frame(struct http_websocket *socket, const struct wslay_frame_ioc
         websocket_reject(socket, WSLAY_CODE_PROTOCOL_ERROR,
                          frame->mask ? "a reserved bit is set" : "a frame is not masked");
     } else if (frame->opcode == WSLAY_TEXT_FRAME) {
-        websocket_reject(socket, WSLAY_CODE_POLICY_VIOLATION,
-                         "nothing can be said here, only heard");
+        websocket_reject(socket, WSLAY_CODE_POLICY_VIOLATION, "messages are not accepted here");
     } else if (frame->opcode == WSLAY_BINARY_FRAME) {
-        websocket_reject(socket, WSLAY_CODE_UNSUPPORTED_DATA,
-                         "nothing can be said here, only heard");
+        websocket_reject(socket, WSLAY_CODE_UNSUPPORTED_DATA, "messages are not accepted here");
     } else if (frame->opcode < WSLAY_CONNECTION_CLOSE || frame->opcode > WSLAY_PONG) {
         websocket_reject(socket, WSLAY_CODE_PROTOCOL_ERROR, "a frame of an unknown kind");
     } else {

@@ -246,8 +246,8 @@ static void take_pairs(struct work *work, const char *key,
     for (uint32_t i = 0; pairs != NULL && i < pairs->count && i < PAIRS_MAX; i++)
         if (!add(work, pairs->members[i].key, &pairs->members[i].value))
             kg_list_add(&work->server->dangers,
-                        kg_format("%s: %.*s is left out: it is not a plain text", key,
-                                  KG_STR_CUT(pairs->members[i].key, 64)));
+                        kg_format("%s: %.*s is left out: it is not plain text", key,
+                                  KG_STR_CUT(pairs->members[i].key, KG_CUT_NAME)));
 }
 
 /* Codex names variables that hold them. */
@@ -472,7 +472,7 @@ static void import_entry_take_package(struct work *work, size_t at)
     struct kg_str name = import_entry_package_name(package);
     if (!import_entry_is_package(package)) {
         import_entry_give_up(work, IMPORT_BAD,
-                             kg_format("%.100s is not a package of a registry", package));
+                             kg_format("%" KG_S_WORD " is not a package of a registry", package));
         return;
     }
     if (kg_str_is(name, "mcp-remote")) {
@@ -512,10 +512,10 @@ static void take_runner(struct work *work, size_t from)
     if (runs)
         take_npx(work, from + 1);
     else
-        import_entry_give_up(
-            work, IMPORT_NOT_YET,
-            kg_format("%.40s runs a script of a package, which kaged does not start",
-                      work->words[from - 1]));
+        import_entry_give_up(work, IMPORT_NOT_YET,
+                             kg_format("%" KG_S_NAME
+                                       " runs a script of a package, which kaged does not start",
+                                       work->words[from - 1]));
 }
 
 /* Behind options, of which these take a value. */
@@ -541,7 +541,7 @@ static void say_not_yet(struct work *work, const char *runner, const char *what_
         tag ? (size_t)(tag - what_or_null) : strcspn(what_or_null ? what_or_null : "", "=@");
     const char *instead = alternative_to((struct kg_str){what_or_null, length});
     import_entry_give_up(work, IMPORT_NOT_YET,
-                         kg_format("kaged does not start what %s fetches%s%.100s", runner,
+                         kg_format("kaged does not start what %s fetches%s%" KG_S_WORD, runner,
                                    what_or_null ? ": " : "", what_or_null ? what_or_null : ""));
     work->server->instead = kg_strdup(instead);
 }
@@ -602,7 +602,7 @@ static void import_entry_take_program(struct work *work, size_t at)
                                                       : kg_format("%s/%s", folder, command);
     if (path == NULL || access(path, X_OK) < 0) {
         import_entry_give_up(work, IMPORT_BAD,
-                             kg_format("there is no program %.200s on this machine", command));
+                             kg_format("the program %" KG_S_PATH " is not installed", command));
         return;
     }
     work->server->kind = IMPORT_PROGRAM;

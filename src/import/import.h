@@ -2,7 +2,7 @@
  * MCP servers in the files of clients: which there are, and what each becomes here.
  *   clients.c   the files that clients keep, and what is in them
  *   entry.c     one entry of such a file: a source of ours, or why it is none yet
- *   keys.c      what of it is a key, and belongs into the store of secrets
+ *   keys.c      what of it is a key, and belongs in the store of secrets
  *   wish.c      what it is asked for with, to be installed
  * Somebody wrote the files by hand, or copied an entry from a stranger: all of it is bounded, and
  * nothing is run.
@@ -22,8 +22,6 @@ struct import_key {
 
 /* Whether a variable or header of that name, with that value, is one. */
 bool import_is_key(struct kg_str name, struct kg_str value);
-/* Whether a word by itself is one: "ghp_...", "sk-...", a JSON web token. */
-bool import_word_is_key(struct kg_str word);
 
 /* -- entries ----------------------------------------------------------------------------------- */
 
@@ -89,8 +87,5 @@ int import_read(const char *path, struct import_list *list, struct kg_err *err);
 /* Pure. The servers that a text holds; folder is that of its project. */
 int import_parse(struct kg_str text, const char *path, const char *client, const char *folder,
                  struct import_list *list, struct kg_err *err);
-/* Pure but for the environment and PATH. What becomes of one; it is taken over into the list. */
-void import_add(struct import_list *list, const struct import_entry *entry, const char *client,
-                const char *path);
 
 #endif

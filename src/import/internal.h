@@ -8,4 +8,10 @@
 void jsonc_plain(struct kg_buf *text);
 void import_server_free(struct import_server *server);
 
+/* Whether a word by itself is one: "ghp_...", "sk-...", a JSON web token. */
+bool import_word_is_key(struct kg_str word);
+/* Pure but for the environment and PATH. What becomes of one; it is taken over into the list. */
+void import_add(struct import_list *list, const struct import_entry *entry, const char *client,
+                const char *path);
+
 #endif

@@ -2,7 +2,7 @@
  * What looks like a key. A value that is wrongly taken for one only moves to the store of secrets,
  * where it is as good as before; one that is missed stays in a manifest: so the rules are wide.
  */
-#include "import/import.h"
+#include "import/internal.h"
 
 #define LONG_WORD 24 /* letters and digits of so many, mixed, are nobody's word */
 

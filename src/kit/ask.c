@@ -47,7 +47,7 @@ void kit_find_no_answer(struct kit_run *run, enum kit_rule_id rule, const struct
         kg_auto(kg_free) char *before = kg_format("%s is not answered: ", method);
         ask_find_end(run, rule, kg_buf_view(&ask->sent), KG_STR(""), before);
     } else if (kit_talk_is_spent(run->talk)) {
-        kit_be_unclear(run, "it cannot be talked to any more");
+        kit_be_unclear(run, "it no longer takes messages");
     } else {
         count_timeout(run);
         kit_find(run, rule, kg_buf_view(&ask->sent), KG_STR(""), "%s is not answered in time",
@@ -56,7 +56,7 @@ void kit_find_no_answer(struct kit_run *run, enum kit_rule_id rule, const struct
     run->talk->spent = true;
 }
 
-/* Who answers a later ping, and is then silent for a moment, will not answer. */
+/* A plugin that answers a later ping, and is then silent for a moment, will not answer. */
 static bool wait_simple(struct kit_run *run, struct kit_ask *ask, uint64_t timeout_ms)
 {
     struct kit_ask *both[2] = {ask, kit_talk_ask(run->talk, NULL, "ping", KG_STR("{}"))};
@@ -104,7 +104,7 @@ bool kit_lives(struct kit_run *run, const struct kit_ask *asked)
     } else if (!kit_talk_is_spent(run->talk)) {
         count_timeout(run);
         kit_find(run, run->rule, kg_buf_view(&asked->sent), kg_buf_view(&asked->payload),
-                 "it answered, and then no ping any more");
+                 "it answered, and then no longer answered a ping");
     }
     run->talk->spent = true;
     return false;
@@ -260,7 +260,7 @@ struct kit_talk *kit_open(struct kit_run *run)
     if (run->report->finding_count == 0 && !run->room->interrupted)
         kit_find(run,
                  kit_manifest(run)->is_mcp ? KIT_RULE_MCP_GREETING : KIT_RULE_INITIALIZED_LIVES,
-                 KG_STR("a second handshake"), KG_STR(""), "it worked once and not again%s%s",
+                 KG_STR("a second handshake"), KG_STR(""), "it worked once, and not again%s%s",
                  err.message[0] ? ": " : "", err.message);
     kit_be_unclear(run, "it could not be started again%s%s", err.message[0] ? ": " : "",
                    err.message);

@@ -31,7 +31,7 @@ const char *kit_applies_tools(const struct kit_run *run)
 const char *kit_applies_calls(const struct kit_run *run)
 {
     bool is_called = run->shook_hands && run->target_count > 0;
-    return is_called ? NULL : "none of it could be called";
+    return is_called ? NULL : "nothing in it could be called";
 }
 
 static bool has_schema(const struct kit_run *run, bool is_tool)
@@ -91,7 +91,7 @@ const char *kit_applies_visible_capabilities(const struct kit_run *run)
     for (size_t i = 0; i < set->count; i++)
         if (check_advice_is_visible(&set->items[i]))
             return NULL;
-    return "it declares none whose use can be seen";
+    return "it declares none whose use can be observed";
 }
 
 const char *kit_applies_notifications(const struct kit_run *run)

@@ -30,7 +30,7 @@ static void each_target(struct kit_run *run, bool only_working, target_fn *check
         check(run, target);
     }
     if (done == 0)
-        kit_be_unclear(run, "nothing of it answers");
+        kit_be_unclear(run, "nothing in it answers");
 }
 
 static const struct kit_ask *call_raw(struct kit_run *run, const struct kit_target *target,
@@ -107,7 +107,7 @@ static void find_misfit(struct kit_run *run, const struct kit_target *target,
     }
     kit_find(run, run->rule, kg_buf_view(&ask->sent), kg_buf_view(&ask->payload),
              "the result of %s does not fit its schema: %.*s%s%.*s", target->method,
-             KG_STR_CUT(path, 100), path.length ? " " : "", KG_STR_CUT(words, 200));
+             KG_STR_CUT(path, KG_CUT_WORD), path.length ? " " : "", KG_STR_CUT(words, KG_CUT_PATH));
 }
 
 static void check_calls_check_result(struct kit_run *run, struct kit_target *target)

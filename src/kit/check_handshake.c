@@ -160,7 +160,8 @@ void kit_check_initialize_methods(struct kit_run *run)
         if (!kg_list_has(manifest->method_names, name) &&
             manifest_tool_called(manifest, name) == NULL)
             kit_find(run, run->rule, KG_STR("initialize"), name,
-                     "\"methods\" has %.*s, which the manifest does not", KG_STR_CUT(name, 64));
+                     "\"methods\" has %.*s, which the manifest does not",
+                     KG_STR_CUT(name, KG_CUT_NAME));
     }
 }
 
@@ -172,7 +173,7 @@ void kit_check_initialize_notifications(struct kit_run *run)
         if (!kg_list_has(kit_manifest(run)->notifications, name))
             kit_find(run, run->rule, KG_STR("initialize"), name,
                      "\"notifications\" has %.*s, which the manifest does not",
-                     KG_STR_CUT(name, 64));
+                     KG_STR_CUT(name, KG_CUT_NAME));
     }
 }
 

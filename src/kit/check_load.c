@@ -61,7 +61,7 @@ void kit_check_big_line(struct kit_run *run)
         return;
     }
     if (target == NULL && !run->answers_ping) {
-        kit_be_unclear(run, "it answers nothing that could be so long");
+        kit_be_unclear(run, "none of its answers could be that long");
         return;
     }
     kg_buf_text(&object, "{\"padding\":");
@@ -147,7 +147,7 @@ void kit_check_concurrent_answers(struct kit_run *run)
     bool is_ping[REQUESTS];
     size_t count = find_calls(run, calls);
     if (count == 0 && !run->answers_ping) {
-        kit_be_unclear(run, "nothing of it answers");
+        kit_be_unclear(run, "nothing in it answers");
         return;
     }
     for (size_t i = 0; i < REQUESTS; i++) {
@@ -192,7 +192,7 @@ void kit_check_cancel_call(struct kit_run *run)
     struct call calls[CALLED_MAX] = {0};
     size_t count = find_calls(run, calls);
     if (count == 0) {
-        kit_be_unclear(run, "nothing of it answers");
+        kit_be_unclear(run, "nothing in it answers");
         return;
     }
     struct kit_ask *cancelled = check_load_begin(run, &calls[0]),

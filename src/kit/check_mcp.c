@@ -73,7 +73,7 @@ void kit_check_mcp_greeting(struct kit_run *run)
 static bool was_greeted(struct kit_run *run)
 {
     if (run->hello == NULL)
-        kit_be_unclear(run, "it was not greeted");
+        kit_be_unclear(run, "its handshake did not succeed");
     return run->hello != NULL;
 }
 
@@ -153,7 +153,7 @@ void kit_check_mcp_tools(struct kit_run *run)
 void kit_check_mcp_described(struct kit_run *run)
 {
     if (run->learned == NULL) {
-        kit_be_unclear(run, "it was not greeted");
+        kit_be_unclear(run, "its handshake did not succeed");
         return;
     }
     for (size_t i = 0; i < run->learned->tool_count; i++) {
@@ -165,7 +165,7 @@ void kit_check_mcp_described(struct kit_run *run)
                      "the tool %s has no description", tool->name);
         if (!kg_str_is_plain(kg_buf_view(&words)))
             kit_find(run, run->rule, KG_STR("tools/list"), kg_buf_view(&words),
-                     "the tool %s has characters that are not seen", tool->name);
+                     "the tool %s has invisible characters", tool->name);
     }
 }
 

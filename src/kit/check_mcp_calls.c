@@ -48,7 +48,7 @@ static void each_tool(struct kit_run *run,
         check(run, &run->targets[i]);
     }
     if (!any)
-        kit_be_unclear(run, "nothing of it answers");
+        kit_be_unclear(run, "nothing in it answers");
 }
 
 /* -- content ----------------------------------------------------------------------------------- */
@@ -75,7 +75,7 @@ static const char *block_fault(const struct kg_node *block)
                 return "a block of content lacks what its type needs";
         return NULL;
     }
-    return "a block of content has a type that MCP does not have";
+    return "a block of content has a type that is not part of MCP";
 }
 
 static const char *content_fault(const struct kg_node *list)
@@ -106,7 +106,7 @@ static void check_structured(struct kit_run *run, const struct kit_target *targe
         return;
     kit_find(run, run->rule, kg_buf_view(&ask->sent), kg_buf_view(&ask->payload),
              "structuredContent of %s does not fit outputSchema: %.*s", target->method,
-             KG_STR_CUT(report.count > 0 ? report.errors[0].message : KG_STR(""), 200));
+             KG_STR_CUT(report.count > 0 ? report.errors[0].message : KG_STR(""), KG_CUT_PATH));
 }
 
 static void check_mcp_calls_check_result(struct kit_run *run, const struct kit_target *target)
@@ -214,7 +214,7 @@ static struct kg_doc *check_mcp_calls_list_all(struct kit_run *run, const char *
     struct kg_doc *doc = ask_for(run, method, NULL, KG_STR_NULL, &ask);
     *ret_list = doc != NULL ? kg_node_typed(doc->root, items, KG_ARRAY) : NULL;
     if (ask != NULL && *ret_list == NULL)
-        check_mcp_calls_find_in(run, ask, "what it said that it has cannot be listed");
+        check_mcp_calls_find_in(run, ask, "what it declared cannot be listed");
     return doc;
 }
 

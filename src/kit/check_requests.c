@@ -18,7 +18,7 @@ void kit_check_ping(struct kit_run *run)
         kg_str_is(status, "\"ok\""))
         return;
     kit_find(run, run->rule, kg_buf_view(&ask->sent), kg_buf_view(&ask->payload),
-             "ping is answered with something else than {\"status\":\"ok\"}");
+             "ping is answered with something other than {\"status\":\"ok\"}");
 }
 
 static void ping_with(struct kit_run *run, const char *id)
@@ -73,7 +73,7 @@ static void tell_project(struct kit_run *run, const char *method, const char *pa
         kit_is_error(ask, KG_E_METHOD_NOT_FOUND))
         return;
     kit_find(run, run->rule, kg_buf_view(&ask->sent), kg_buf_view(&ask->payload),
-             "%s is answered with another error than -32601", method);
+             "%s is answered with an error other than -32601", method);
 }
 
 void kit_check_projects(struct kit_run *run)

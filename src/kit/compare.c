@@ -2,7 +2,7 @@
  * Where two JSON values differ: the path, what was there, what is. The order of members does not
  * count, nor how a number or a text is written. Places of files are compared by what they are for.
  */
-#include "kit/replay.h"
+#include "kit/internal.h"
 #include "schema/schema.h"
 
 #include <ctype.h>
@@ -204,7 +204,7 @@ static void compare_compare(struct walk *walk, const struct kg_node *was, const 
         compare_add(walk, was, is);
 }
 
-/* What is no tree, since it has a member twice, is compared as it is written. */
+/* What is not a tree, since it has a member twice, is compared as it is written. */
 void kit_compare(struct kit_comparison *comparison, struct kg_str was, struct kg_str is)
 {
     struct walk walk = {.comparison = comparison};

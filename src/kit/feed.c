@@ -31,7 +31,7 @@ static void feed_stop(struct kit_feed *feed)
     kg_close(&feed->to);
 }
 
-/* Who comes next is told all of it. False: there is nobody any more. */
+/* The next one is told all of it. False: there is nobody left. */
 static bool feed_take_order(struct kit_feed *feed)
 {
     int fd;

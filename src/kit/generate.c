@@ -435,7 +435,7 @@ static void try_value(const struct breaker *breaker, struct kg_str key, struct k
     kg_auto(kg_buf_free) struct kg_buf json = {0};
     generate_put_changed(breaker->good, key, value, &json);
     generate_keep(breaker->into, breaker->schema, false, kg_buf_view(&json),
-                  kg_format("%s \"%.*s\"", what, KG_STR_CUT(key, 64)));
+                  kg_format("%s \"%.*s\"", what, KG_STR_CUT(key, KG_CUT_NAME)));
 }
 
 static void try_number(const struct breaker *breaker, struct kg_str key, double number,

@@ -5,6 +5,7 @@
 #include "dialect/dialect.h"
 #include "helper/helper.h"
 #include "kit/observe.h"
+#include "kit/replay.h"
 #include "kit/room.h"
 #include "storage/storage.h"
 
@@ -161,5 +162,8 @@ bool kit_serves(const struct kit_room *room, const struct kit_seat *seat);
 void kit_serve_leave(struct kit_room *room, const struct kit_seat *seat);
 /* After the storage is gone, which may have left some unanswered. */
 void kit_serve_end(struct kit_room *room);
+
+/* Appends the text with each mention of one folder turned into the other. */
+void kit_put_moved(struct kg_buf *out, struct kg_str text, struct kg_str from, struct kg_str to);
 
 #endif

@@ -47,7 +47,7 @@ struct kit_finding {
 };
 
 struct kit_verdict {
-    bool is_foreign; /* it is no rule of the protocol that the plugin speaks, and not told of */
+    bool is_foreign; /* it is not a rule of the protocol that the plugin speaks, and not told of */
     enum kit_status status;
     char *reason; /* owned; why it was skipped, else NULL */
 };

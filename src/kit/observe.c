@@ -204,7 +204,8 @@ static int observe_begin(struct observing *observing, struct kg_err *err)
     return observing->child != NULL ? 0 : -EINVAL;
 }
 
-/* Until it is over, its time is, or it takes a new cage: true. Time of who is asked is not its own.
+/* Until it is over, its time is, or it takes a new cage: true. The time a person takes to answer is
+ * not its own.
  */
 static bool watch_child(struct observing *observing, uint64_t for_ms)
 {

@@ -1,7 +1,7 @@
 /*
  * A program that is watched in its cage, and what it would have to be given: its stdio is ours, so
  * whoever speaks with it speaks with it as always. The cage holds: what it is not given it does not
- * get, and may do without; who wants to see how it goes on gives it that, and looks again.
+ * get, and may do without; to see how it goes on, give it that and look again.
  */
 #ifndef KAGED_KIT_OBSERVE_H
 #define KAGED_KIT_OBSERVE_H

@@ -1,6 +1,6 @@
 /*
  * From what a program tried to the lines of a manifest. What it has stays; of what it was not given
- * paths are gathered into few folders, but never into a home, nor into what is no plugin's to have:
+ * paths are gathered into few folders, but never into a home, nor into what no plugin may have:
  * each line is tried on the planner before it is proposed. What is left out says why.
  */
 #include "kit/observe.h"
@@ -13,7 +13,7 @@
 
 #define GATHER_AT 3 /* so many of one folder become the folder */
 #define CALLS_MAX 80
-#define NOT_GIVEN "you were asked, and did not give it"
+#define NOT_GIVEN "you were asked, and declined"
 
 /* What it wants of the host; may stand for several attempts. */
 struct want {
@@ -177,8 +177,7 @@ static void refuse_wants(struct proposing *proposing)
             continue;
         kg_auto(kg_free) char *line = kit_line_of_path(want->act, want->path);
         if (want->act != CAGE_ACT_RUN && kit_holds_home(want->path))
-            kg_fail(&err, KG_E_REFUSED,
-                    "a home as a whole is given to no plugin: name a folder in it");
+            kg_fail(&err, KG_E_REFUSED, "no plugin is given a whole home: name a folder in it");
         else if (kit_room_check(proposing->room, line, &err) == 0)
             continue;
         add_left(proposing->out, want->path, err.message, want->calls, want->count);

@@ -303,7 +303,7 @@ static void replay_refuse(void *data, int64_t request, struct kg_str method, str
     struct replay *replay = data;
     (void)method, (void)params;
     peer_answer_error(replay->seat->peer, request, kg_error_row(KG_E_INTERNAL)->rpc_code,
-                      "nobody is there to be asked");
+                      "there is nobody to ask");
 }
 
 /* -- what the plugin answers ------------------------------------------------------------------- */

@@ -21,8 +21,6 @@ struct kit_difference {
 struct kit_place {
     struct kg_str then, now; /* neither is empty */
 };
-/* Appends the text with each mention of one folder turned into the other. */
-void kit_put_moved(struct kg_buf *out, struct kg_str text, struct kg_str from, struct kg_str to);
 
 struct kit_comparison {
     const char *const *ignored;     /* JSON pointers, "*" for any one part; ended by NULL */

@@ -77,7 +77,7 @@ static void kit_talk_take_answer(struct kit_talk *talk, struct kit_ask *ask,
         enum kit_rule_id rule =
             is_wrong ? rule_of_ids(talk->run, KIT_RULE_ID_ONCE) : KIT_RULE_ID_ONCE;
         kit_find(talk->run, rule, kg_buf_view(&ask->sent), line,
-                 "the request with the id %.60s was answered twice", ask->id);
+                 "the request with the id %" KG_S_NAME " was answered twice", ask->id);
         if (rule != KIT_RULE_ID_ONCE)
             break_waiting(talk);
         return;
@@ -93,7 +93,7 @@ static void take_stray(struct kit_talk *talk, struct kg_str id, struct kg_str li
     bool is_to_notification = talk->run->rule == KIT_RULE_NOTIFICATION_UNKNOWN;
     kit_find(talk->run, rule_of_ids(talk->run, KIT_RULE_ID_KNOWN),
              is_to_notification ? KG_STR("an unknown notification") : last_sent(talk), line,
-             "an answer has the id %.*s, which no request had", KG_STR_CUT(id, 60));
+             "an answer has the id %.*s, which no request had", KG_STR_CUT(id, KG_CUT_NAME));
     break_waiting(talk);
 }
 
@@ -223,7 +223,7 @@ static void serve_mcp(struct kit_talk *talk, int64_t request, struct kg_str meth
         dialect_mcp.on_request(&talk->greeting->talk, request, method, params))
         return;
     kit_find(talk->run, KIT_RULE_MCP_REQUEST, last_sent(talk), talk->line,
-             "it asked for %.*s, which it was not offered", KG_STR_CUT(method, 64));
+             "it asked for %.*s, which it was not offered", KG_STR_CUT(method, KG_CUT_NAME));
     kit_talk_answer_error(talk, request, KG_E_METHOD_NOT_FOUND, "it was not offered");
 }
 
@@ -303,7 +303,8 @@ static void kit_talk_on_notification(void *data, struct kg_str method, struct kg
                  "it told progress of no call under way, or less than before");
     else
         kit_find(talk->run, KIT_RULE_MCP_NOTIFICATION, last_sent(talk), talk->line,
-                 "it sent %.*s, which MCP does not have, or not so", KG_STR_CUT(method, 64));
+                 "it sent %.*s, which is not part of MCP, or not in this form",
+                 KG_STR_CUT(method, KG_CUT_NAME));
 }
 
 /* -- lines ------------------------------------------------------------------------------------- */
@@ -599,7 +600,7 @@ static void check_streams(struct kit_talk *talk)
     if (helper_child_exit(talk->seat->child) == NULL &&
         !kit_seat_wait_exit(talk->seat, talk->run->timeout_ms))
         kit_find(talk->run, KIT_RULE_STREAM_OPEN, last_sent(talk), KG_STR(""),
-                 "it closed its %s and lives on", in_is_closed ? "stdin" : "stdout");
+                 "it closed its %s and keeps running", in_is_closed ? "stdin" : "stdout");
 }
 
 bool kit_talk_wait(struct kit_talk *talk, struct kit_ask *const *asks, size_t count,

@@ -181,7 +181,7 @@ static void fork_heard(struct live_op *op)
     const struct live_scripts *heard = &change->scripts;
     struct kg_err err;
     if (heard->cancelled != NULL) {
-        kg_fail(&err, KG_E_REFUSED, "session %s: script %s forbids the fork: %.400s",
+        kg_fail(&err, KG_E_REFUSED, "session %s: script %s forbids the fork: %" KG_S_CAUSE,
                 op->work.live->id.text, heard->last ? heard->last : "", heard->cancelled);
         live_op_fail(op, &err);
         return;

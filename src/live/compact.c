@@ -162,7 +162,7 @@ bool live_compact_if_full(struct live_work *work, const char *agent, uint64_t to
     return true;
 }
 
-/* What was added meanwhile began none: it is looked at now, and who waits goes on to wait. */
+/* What was added meanwhile began none: it is looked at now, and whoever waits goes on waiting. */
 static void compact_look_again(struct live_compaction *compaction)
 {
     struct live_session *live = compaction->work.live;
@@ -503,7 +503,7 @@ static int compact_run_plan(struct session_job *job, struct state *state, struct
         return result;
     if (!is_manual(compaction) && !takes_what_was_said(compaction->plan))
         return kg_fail(err, KG_E_CONFLICT,
-                       "session %s: compact %s: only what the last compaction left may go",
+                       "session %s: compact %s: only what the last compaction left may be removed",
                        compaction->work.live->id.text, compaction->agent);
     write_payloads(compaction);
     return 0;

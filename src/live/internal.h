@@ -30,7 +30,7 @@ struct live_compacted;
 struct live_run {
     struct live_run *outer; /* the turn that it runs inside of; NULL: of none */
     const char *agent;
-    bool moves;     /* it is no turn: the session moves to another branch */
+    bool moves;     /* it is not a turn: the session moves to another branch */
     bool cancelled; /* it was told to */
     /*
      * End soon, for this reason: the session is closed, its project unloaded, the daemon stops, or
@@ -377,7 +377,7 @@ void live_tool_call(struct live_tool *tool, const struct kg_err *problem_or_null
 /* A step, in place of that: the call is answered with a JSON value that no plugin gave. */
 void live_tool_answer(struct live_tool *tool, struct kg_str json, live_next_fn *next);
 
-/* Who made the call left: the plugin is told, and that is the result. Nothing if it has one. */
+/* The caller left: the plugin is told, and that is the result. Nothing if it has one. */
 void live_tool_cancel(struct live_tool *tool, const struct kg_err *why);
 
 /* -- what plugins want to know, see questions.c and sample.c ------------------------------------
@@ -417,7 +417,7 @@ bool live_snapshots_wanted(const struct live_session *live);
 void live_snapshot_make(struct live_snapshot *snapshot, struct live_work *work,
                         enum snapshot_act act, const struct live_snapshot *target_or_null,
                         live_next_fn *next);
-/* A step: makes one and keeps it; that it cannot be is no error, but told in the log. */
+/* A step: makes one and keeps it; that it cannot be is not an error, but is logged. */
 void live_snapshot_take(struct live_snapshot *snapshot, struct live_work *work, live_next_fn *next);
 /* On the store's thread: writes it down; finds the newest of an entry, or one by its id. */
 int live_snapshot_keep(struct state *state, const char *session,
@@ -751,5 +751,14 @@ void turn_tell_compaction(struct turn *turn, const struct live_compacted *compac
 /* It has more tokens than the model takes. */
 void turn_tell_window(struct turn *turn, uint64_t window_tokens);
 void turn_tell_end(struct turn *turn);
+
+/* The files of its folder are kept -> {"id","files","bytes","left_out","left_out_count"} */
+void sessions_snapshot(struct sessions *sessions, const struct sessions_request *request);
+/*
+ * They become those of a snapshot -> {"before","changes","change_count","left_out",
+ * "left_out_count"}; before is the snapshot of what they were. KG_E_CONFLICT while a turn runs
+ */
+void sessions_restore(struct sessions *sessions, const struct sessions_request *request,
+                      struct kg_str id, bool dry_run);
 
 #endif

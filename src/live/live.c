@@ -79,7 +79,7 @@ static int live_make_room(struct sessions *sessions, struct kg_err *err)
     while (kg_map_count(sessions->live) >= max) {
         struct live_session *live = least_wanted(sessions);
         if (live == NULL) {
-            kg_fail(err, KG_E_BUSY, "%zu sessions are in use, which is the most", max);
+            kg_fail(err, KG_E_BUSY, "%zu sessions are in use, which is the maximum", max);
             kg_hint(err, "try again later, or raise limits.sessions_live");
             return -EBUSY;
         }
@@ -196,7 +196,7 @@ int live_check_no_run(const struct live_session *live, struct kg_err *err)
         kg_fail(err, KG_E_CONFLICT, "session %s: it is being moved to another branch",
                 live->id.text);
     else
-        kg_fail(err, KG_E_CONFLICT, "session %s: a turn of %s runs", live->id.text,
+        kg_fail(err, KG_E_CONFLICT, "session %s: a turn of %s is running", live->id.text,
                 live->run->agent);
     kg_hint(err, "wait for its end, or kaged session cancel %s", live->id.text);
     return -EBUSY;
@@ -212,7 +212,7 @@ int live_run_begin(struct live_session *live, struct live_run *run, struct live_
         return kg_fail(err, KG_E_CONFLICT, "session %s: the turn around it is over", live->id.text);
     for (const struct live_run *at = live->run; at != NULL; at = at->outer)
         if (strcmp(at->agent, run->agent) == 0)
-            return kg_fail(err, KG_E_CONFLICT, "session %s: a turn of %s runs already",
+            return kg_fail(err, KG_E_CONFLICT, "session %s: a turn of %s is already running",
                            live->id.text, run->agent);
     run->outer = live->run;
     live->run = run;
@@ -302,7 +302,7 @@ struct sessions *sessions_new(const struct sessions_parts *parts, struct kg_err 
     return sessions;
 }
 
-/* Who ends may begin to wait anew. */
+/* What ends may begin to wait again. */
 static void end_waits(struct sessions *sessions)
 {
     struct kg_err err;

@@ -94,7 +94,7 @@ struct sessions_use;
 struct sessions_use *sessions_tool(struct sessions *sessions,
                                    const struct sessions_request *request, struct kg_str agent,
                                    struct kg_str tool, struct kg_str arguments);
-/* Who asked left, before on_done: the tool's work ends, and that is its result, which is recorded.
+/* The caller left, before on_done: the tool's work ends, and that is its result, which is recorded.
  */
 void sessions_tool_cancel(struct sessions_use *use);
 /* {"hooks":[{"plugin","ok","error"?}]} */
@@ -133,14 +133,6 @@ struct sessions_movement {
  */
 void sessions_move(struct sessions *sessions, const struct sessions_request *request,
                    const struct sessions_movement *wanted);
-/* The files of its folder are kept -> {"id","files","bytes","left_out","left_out_count"} */
-void sessions_snapshot(struct sessions *sessions, const struct sessions_request *request);
-/*
- * They become those of a snapshot -> {"before","changes","change_count","left_out",
- * "left_out_count"}; before is the snapshot of what they were. KG_E_CONFLICT while a turn runs
- */
-void sessions_restore(struct sessions *sessions, const struct sessions_request *request,
-                      struct kg_str id, bool dry_run);
 /* With the same seat unless one is named -> Session; KG_E_CONFLICT while a turn runs */
 void sessions_resume(struct sessions *sessions, const struct sessions_request *request,
                      struct kg_str seat);

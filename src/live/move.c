@@ -244,7 +244,7 @@ static void on_heard(struct live_op *op)
             move_apply(op);
         return;
     }
-    kg_fail(&err, KG_E_REFUSED, "session %s: script %s forbids the move: %.400s",
+    kg_fail(&err, KG_E_REFUSED, "session %s: script %s forbids the move: %" KG_S_CAUSE,
             op->work.live->id.text, move->scripts.last ? move->scripts.last : "",
             move->scripts.cancelled);
     live_op_fail(op, &err);

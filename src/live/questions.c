@@ -1,6 +1,6 @@
 /*
  * Questions that plugins raise in a session. One is open from the moment it is asked to its answer,
- * its deadline or the end of its call, whichever comes first; who is attached sees it, the first to
+ * its deadline or the end of its call, whichever comes first; attached clients see it, the first to
  * answer it counts, and what became of it is kept. Answers go to the plugin and nowhere else.
  */
 #include "live/internal.h"
@@ -95,7 +95,7 @@ static void questions_on_kept(void *data, const struct kg_err *err_or_null)
 {
     (void)data;
     if (err_or_null != NULL)
-        kg_log(KG_WARN, "a question could not be kept: %s", err_or_null->message);
+        kg_log(KG_WARN, "a question could not be saved: %s", err_or_null->message);
 }
 
 /* Kept, told as an event; the one who follows the call is told of one that begins. */
@@ -317,7 +317,7 @@ static void answer_open(struct live_op *op)
     struct live_question *question = questions_find(op->work.live, kg_str(asking->id));
     struct kg_err err = {0};
     if (question == NULL) {
-        kg_fail(&err, KG_E_NOT_FOUND, "session %s has no open question %.60s",
+        kg_fail(&err, KG_E_NOT_FOUND, "session %s has no open question %" KG_S_NAME,
                 op->work.live->id.text, asking->id);
         kg_hint(&err, "kaged session questions %s lists them", op->work.live->id.text);
     } else if (questions_give(op, question, kg_buf_view(&asking->answer), &err) == 0) {

@@ -32,7 +32,7 @@ static int check_listing(const struct listing *listing, enum session_state *ret_
 {
     if (listing->state != NULL && !session_state_find(kg_str(listing->state), ret_state)) {
         kg_fail(err, KG_E_INVALID_PARAMS, "state \"%.*s\": no session can be in it",
-                KG_STR_CUT(kg_str(listing->state), 40));
+                KG_STR_CUT(kg_str(listing->state), KG_CUT_NAME));
         return kg_hint(err, "active, idle, stopped or closed");
     }
     return 0;

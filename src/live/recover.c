@@ -113,8 +113,7 @@ static int recovery_find(struct session_job *job, struct state *state, struct kg
     int result =
         live_snapshot_find(state, live->id.text, NULL, recovery->snapshot, &recovery->before, err);
     if (result == 0 && recovery->before.id.text[0] == '\0')
-        return kg_fail(err, KG_E_NOT_FOUND, "snapshot %s is not there any more",
-                       recovery->snapshot);
+        return kg_fail(err, KG_E_NOT_FOUND, "snapshot %s no longer exists", recovery->snapshot);
     return result;
 }
 
@@ -150,7 +149,7 @@ static void on_recovered(void *data, struct kg_str json, const struct kg_err *er
     (void)data, (void)json;
     if (err_or_null != NULL)
         kg_log(KG_ERROR_LEVEL,
-               "files that were being put back when kaged ended may be half of each: %s",
+               "files that were being put back when kaged ended may be incomplete: %s",
                err_or_null->message);
 }
 

@@ -140,7 +140,7 @@ static int live_restore_run_find(struct session_job *job, struct state *state, s
     if (result < 0)
         return result;
     if (restore->then.id.text[0] == '\0' || strcmp(restore->then.folder, live->workdir) != 0)
-        return kg_fail(err, KG_E_NOT_FOUND, "session %s: snapshot %.80s: there is none",
+        return kg_fail(err, KG_E_NOT_FOUND, "session %s: snapshot %" KG_S_NAME " does not exist",
                        live->id.text, restore->id);
     return 0;
 }

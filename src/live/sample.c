@@ -1,7 +1,7 @@
 /*
  * A plugin that may asks the model of the session's agent, in words alone, for so many tokens and
  * so often as the operator allows. The model is told nothing of the session; what it writes goes to
- * the plugin and is no part of the context.
+ * the plugin and is not part of the context.
  */
 #include "live/internal.h"
 
@@ -100,7 +100,7 @@ static int live_sample_put_content(const struct kg_node *content, struct kg_buf 
     }
     const struct kg_node *words = kg_node_typed(content, "text", KG_STRING);
     if (words == NULL)
-        return kg_fail(err, KG_E_INVALID_PARAMS, "a model is asked in text alone");
+        return kg_fail(err, KG_E_INVALID_PARAMS, "a model can only be asked in text");
     if (text->length > 0)
         kg_buf_char(text, '\n');
     kg_buf_str(text, words->text);
@@ -113,7 +113,7 @@ static int live_sample_put_message(const struct kg_node *message, struct kg_json
     kg_auto(kg_buf_free) struct kg_buf text = {0};
     struct kg_str role = kg_node_text(message, "role");
     if (!kg_str_is(role, "user") && !kg_str_is(role, "assistant"))
-        return kg_fail(err, KG_E_INVALID_PARAMS, "the role of a message is user or assistant");
+        return kg_fail(err, KG_E_INVALID_PARAMS, "the role of a message must be user or assistant");
     if (live_sample_put_content(kg_node_get(message, "content"), &text, err) < 0)
         return -EINVAL;
     kg_json_begin(json, '{');
@@ -128,11 +128,11 @@ static int live_sample_put_messages(const struct kg_node *params, struct kg_buf 
 {
     const struct kg_node *messages = kg_node_list(params, "messages");
     struct kg_json_writer json = kg_json_writer(ret_messages);
-    int result = messages->count > 0
-                     ? 0
-                     : kg_fail(err, KG_E_INVALID_PARAMS, "\"messages\" is a list of some");
+    int result = messages->count > 0 ? 0
+                                     : kg_fail(err, KG_E_INVALID_PARAMS,
+                                               "\"messages\" must be a list that is not empty");
     if (result == 0 && kg_node_list(params, "tools")->count > 0)
-        result = kg_fail(err, KG_E_INVALID_PARAMS, "a model is asked without tools");
+        result = kg_fail(err, KG_E_INVALID_PARAMS, "a model is asked without tools here");
     kg_json_begin(&json, '[');
     for (uint32_t i = 0; result == 0 && i < messages->count; i++)
         result = live_sample_put_message(&messages->items[i], &json, err);

@@ -108,7 +108,7 @@ static const struct host_call_kind event_kind = {
     .audit_ended = host_audit_returned,
 };
 
-/* The next that listens; who is gone, or came meanwhile, is passed over or met. */
+/* The next that listens; one that is gone is skipped, one that came meanwhile is met. */
 static struct host_process *next_listener(struct live_scripts *scripts)
 {
     struct host *host = scripts->work->sessions->host;
@@ -124,7 +124,7 @@ static struct host_process *next_listener(struct live_scripts *scripts)
     return NULL;
 }
 
-/* Who blocks a call ends the round; another input is what the next hear of. */
+/* Blocking a call ends the round; the next ones hear of a changed input. */
 static void live_script_take(struct live_scripts *scripts, struct kg_str result)
 {
     struct kg_err err;

@@ -23,7 +23,7 @@ static struct live_session *session_of(struct sessions *sessions,
     struct live_session *live = kg_map_get(sessions->live, kg_str(id));
     if (live != NULL && !sessions->stopping)
         return live;
-    kg_fail(&err, KG_E_CONFLICT, "session %s is not in use any more", id);
+    kg_fail(&err, KG_E_CONFLICT, "session %s is no longer in use", id);
     host_script_fail(request, &err);
     return NULL;
 }

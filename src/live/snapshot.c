@@ -213,7 +213,7 @@ static void live_snapshot_on_kept(struct live_work *work, const struct kg_err *e
     struct live_snapshot *snapshot = work->snapshot;
     live_next_fn *next = snapshot->after;
     if (err_or_null != NULL)
-        kg_log(KG_WARN, "session %s: its files were not kept: %s", work->live->id.text,
+        kg_log(KG_WARN, "session %s: its files were not saved: %s", work->live->id.text,
                err_or_null->message);
     next(work, NULL);
 }

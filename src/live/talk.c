@@ -196,7 +196,7 @@ static void clear_using(struct live_op *op)
     free(using->tool);
 }
 
-/* {"name", "arguments"}: arguments that are no JSON are kept as the text that they are. */
+/* {"name", "arguments"}: arguments that are not JSON are kept as the text that they are. */
 static void write_call(struct sessions_use *using, struct kg_str arguments)
 {
     struct kg_json_writer json = kg_json_writer(&using->record);
@@ -294,7 +294,7 @@ struct sessions_use *sessions_tool(struct sessions *sessions,
 void sessions_tool_cancel(struct sessions_use *using)
 {
     struct kg_err err = {0};
-    kg_fail(&err, KG_E_CANCELLED, "[CANCELLED] who called this tool left before it was done");
+    kg_fail(&err, KG_E_CANCELLED, "[CANCELLED] the caller left before the tool was done");
     using->unfit = err;
     live_tool_cancel(&using->called, &err);
 }

@@ -75,7 +75,7 @@ static void live_tool_record(struct live_tool *tool)
 
 static void live_tool_fail(struct live_tool *tool, const struct kg_err *err)
 {
-    /* Whoever made a name up can do better with those that there are; what was refused to the
+    /* A model that made a name up can do better with the real ones; what was refused to the
      * plugin is for the operator to allow. */
     bool hints = (err->code == KG_E_METHOD_NOT_FOUND || tool->names_grant) && err->hint[0] != '\0';
     tool->blocked |= err->code == KG_E_STOPPING;

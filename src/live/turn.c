@@ -113,7 +113,7 @@ static void on_end_heard(struct live_work *work, const struct kg_err *err_or_nul
 static void on_last_words(struct live_work *work, const struct kg_err *err_or_null)
 {
     if (err_or_null != NULL)
-        kg_log(KG_WARN, "a turn's last words could not be kept: %s", err_or_null->message);
+        kg_log(KG_WARN, "the end of a turn could not be saved: %s", err_or_null->message);
     turn_hear_end(live_turn_of(work), on_end_heard);
 }
 
@@ -911,7 +911,7 @@ struct turn *turn_start_inside(struct turn *outer, const char *agent, struct kg_
 
 static void cancel_open(struct live_op *op)
 {
-    const struct kg_err by_operator = {0}; /* who asked for it needs no reason */
+    const struct kg_err by_operator = {0}; /* its caller needs no reason */
     bool any = live_run_cancel(op->work.live, &by_operator);
     kg_buf_printf(&op->json, "{\"cancelled\":%s}", any ? "true" : "false");
     live_op_answer(op);

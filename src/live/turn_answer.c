@@ -92,8 +92,8 @@ static void turn_answer_find_problem(const struct turn_answer *answer, struct tu
 {
     char words[128];
     if (event->call.problem.length > 0) {
-        kg_auto(kg_free) char *problem = kg_format("the arguments are no JSON object: %.*s",
-                                                   KG_STR_CUT(event->call.problem, 400));
+        kg_auto(kg_free) char *problem = kg_format("the arguments are not a JSON object: %.*s",
+                                                   KG_STR_CUT(event->call.problem, KG_CUT_CAUSE));
         drop_arguments(call, problem);
     } else if (call->arguments.length > ARGUMENTS_MAX ||
                answer->call_bytes + call->arguments.length > CALLS_BYTES) {

@@ -21,7 +21,7 @@ bool turn_may_delegate(const struct turn *turn)
 /* Why there is no answer; of the others there may be one. */
 static const char *const stop_words[] = {
     [TURN_REFUSED] = "its model refused to answer",
-    [TURN_STEPS] = "it came to its most steps before it had an answer",
+    [TURN_STEPS] = "it reached its maximum of steps before it had an answer",
     [TURN_CANCELLED] = "[CANCELLED] it was cancelled before it had an answer",
     [TURN_FAILED] = "it failed",
     [TURN_CHECKPOINT] = "its context is full, and the session waits for the operator",
@@ -96,7 +96,7 @@ static int begin_inside(struct turn *turn, const struct project_handoff *handoff
     int result = turn_delegate_check_task(doc, &task, err);
     if (result == 0 && left <= 0)
         result = kg_fail(err, KG_E_CONFLICT,
-                         "the turn has no steps left to hand work on; its most are %" PRId64,
+                         "the turn has no steps left to delegate work; the maximum is %" PRId64,
                          turn->steps_max);
     if (result < 0)
         return result;

@@ -159,7 +159,7 @@ static int turn_shapes_put_said(struct walk *walk, struct kg_str role,
                                 const struct kg_node *content)
 {
     if (walk->calls != NULL)
-        return turn_shapes_refuse(walk, "a tool_call has no tool_result behind it");
+        return turn_shapes_refuse(walk, "a tool_call has no tool_result after it");
     kg_json_begin(&walk->json, '{');
     kg_json_named_str(&walk->json, "role", role);
     put_texts(walk, content);
@@ -208,7 +208,7 @@ static int turn_shapes_take_message(struct walk *walk, const struct kg_node *mes
     if (kg_str_is(role, "user") || kg_str_is(role, "assistant") || kg_str_is(role, "system"))
         return turn_shapes_put_said(walk, role, content);
     if (!kg_str_is(role, "tool_result"))
-        return turn_shapes_refuse(walk, "a role is user, assistant, tool_result or system");
+        return turn_shapes_refuse(walk, "a role must be user, assistant, tool_result or system");
     for (uint32_t i = 0; i < content->count && result == 0; i++)
         result = turn_shapes_put_result(walk, &content->items[i]);
     return result;
@@ -225,6 +225,6 @@ int turn_unshape(const struct kg_node *shaped, struct kg_buf *ret_neutral, struc
         result = turn_shapes_take_message(&walk, &shaped->items[i]);
     kg_json_end(&walk.json, ']');
     if (result == 0 && walk.calls != NULL)
-        result = turn_shapes_refuse(&walk, "a tool_call has no tool_result behind it");
+        result = turn_shapes_refuse(&walk, "a tool_call has no tool_result after it");
     return result < 0 ? -EINVAL : 0;
 }

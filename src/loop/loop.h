@@ -18,7 +18,7 @@ void loop_stop(struct loop *loop);
 /* Runs until done(data) is true or the time is over; for start-up, shutdown and tests. */
 bool loop_run_until(struct loop *loop, bool (*done)(void *data), void *data, uint64_t timeout_ms);
 bool loop_runs_here(void); /* whether this thread is in one of the two */
-/* Monotonic, read once a turn; the second by the first who asks. */
+/* Monotonic, read once a turn; the second by the first caller. */
 uint64_t loop_now_ms(const struct loop *loop);
 uint64_t loop_now_ns(struct loop *loop);
 /* When a delay that begins now is over, by that clock. Not counted from loop_now_ms: that is as old

@@ -1,5 +1,5 @@
 /*
- * A folder that is watched. Only names come from it, and not what happened: who is told looks
+ * A folder that is watched. Only names come from it, and not what happened: the listener looks
  * again. libuv keeps its handle until the end of a turn, so the memory goes after the watch.
  */
 #include "loop/internal.h"

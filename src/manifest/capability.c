@@ -87,7 +87,7 @@ static int put_segments(struct kg_str rest, struct kg_buf *out, struct kg_err *e
     size_t root = out->length;
     while (capability_next_segment(&rest, &segment)) {
         if (kg_str_is(segment, ".") || kg_str_is(segment, ".."))
-            return refuse(err, "the path has a \"%.*s\" in it: write the path that it leads to",
+            return refuse(err, "the path contains a \"%.*s\": write the path that it leads to",
                           KG_STR_ARG(segment));
         kg_buf_char(out, '/');
         kg_buf_str(out, segment);
@@ -105,7 +105,8 @@ static int capability_read_path(struct kg_str text, char **ret_path, struct kg_e
         return refuse(err, "the path is missing");
     size_t root, pattern = find_any(text, "*?[]{}");
     if (pattern < text.length)
-        return refuse(err, "the path has a \"%c\" in it: patterns are not taken, name the folder",
+        return refuse(err,
+                      "the path contains a \"%c\": patterns are not supported, name the folder",
                       text.data[pattern]);
     if (!find_root(text, &root))
         return refuse(err, "the path is relative: it must start with /, config:/ or project:/");
@@ -374,7 +375,8 @@ static int read_port(struct kg_str text, uint16_t *ret_port, struct kg_err *err)
         return 0;
     }
     if (find_any(text, ":") < text.length)
-        return refuse(err, "there is more behind the port: it is a number, or * for all, and last");
+        return refuse(err,
+                      "something follows the port: it is a number, or * for all, and comes last");
     if (!kg_str_to_int(text, &port) || port < 1 || port > UINT16_MAX)
         return refuse(err, "the port must be a number from 1 to 65535, or * for all");
     *ret_port = (uint16_t)port;
@@ -392,7 +394,7 @@ static bool is_bare_ipv6(struct kg_str text)
 static int capability_check_target(struct kg_str text, struct kg_err *err)
 {
     if (find_any(kg_str_first(text, find_any(text, ":")), "*") < find_any(text, ":"))
-        return refuse(err, "the host has a \"*\" in it: names are exact, name each host");
+        return refuse(err, "the host contains a \"*\": names are exact, name each host");
     if (is_bare_ipv6(text))
         return refuse(err, "an IPv6 address needs brackets: net:[ADDRESS]:PORT");
     return 0;
@@ -650,7 +652,7 @@ static int manifest_capability_parse(struct kg_str text, struct capability *capa
     if (text.length > CAPABILITY_BYTES_MAX)
         return refuse(err, "it is longer than %d bytes", CAPABILITY_BYTES_MAX);
     if (!capability_is_plain(text))
-        return refuse(err, "it has a control character or a byte that is not UTF-8 in it");
+        return refuse(err, "it contains a control character or a byte that is not UTF-8");
     capability->kind = capability_kind_of(text);
     const struct row *row = &rows[capability->kind];
     if (capability->kind == CAPABILITY_EMPTY)
@@ -893,7 +895,7 @@ int capability_set_parse(char *const *list, struct capability_set *ret_set,
 {
     size_t count = kg_list_count(list);
     if (count > CAPABILITY_COUNT_MAX)
-        return refuse(err, "there are %zu capabilities; at most %d are taken", count,
+        return refuse(err, "there are %zu capabilities; at most %d are allowed", count,
                       CAPABILITY_COUNT_MAX);
     struct reading reading = {
         .list = list,

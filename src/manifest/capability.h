@@ -51,9 +51,9 @@ bool capability_is_dangerous(const struct capability *capability, const char **r
 
 bool capability_equal(const struct capability *a, const struct capability *b);
 /*
- * Whether one who has `allowed` has `claimed` too. net:* reaches every host except localhost and
- * literal addresses of this machine, its links and private networks: the gatekeeper lets through
- * only those of them that are declared, so they are never covered by it.
+ * Whether `allowed` includes `claimed`. net:* reaches every host except localhost and literal
+ * addresses of this machine, its links and private networks: the gatekeeper lets through only those
+ * of them that are declared, so they are never covered by it.
  */
 bool capability_covers(const struct capability *allowed, const struct capability *claimed);
 

@@ -104,7 +104,7 @@ static int manifest_grants_parse_line(const char *text, struct capability *ret_l
         return 0;
     capability_free(ret_line);
     return kg_fail(err, KG_E_INVALID_CONFIG,
-                   "capability \"%s\": it says that there is no network, and gives nothing", text);
+                   "capability \"%s\": it means no network, and grants nothing", text);
 }
 
 static int manifest_grants_add_lines(char *const *texts, struct capability_set *set,
@@ -132,9 +132,9 @@ static int wrap(struct kg_err *err, const struct local_grant *grant, int result)
 {
     if (result < 0 && err != NULL)
         err->code = KG_E_INVALID_CONFIG;
-    return result < 0
-               ? kg_wrap(err, result, "[grants.%.*s] in local.toml", KG_STR_CUT(grant->plugin, 64))
-               : 0;
+    return result < 0 ? kg_wrap(err, result, "[grants.%.*s] in local.toml",
+                                KG_STR_CUT(grant->plugin, KG_CUT_NAME))
+                      : 0;
 }
 
 static int manifest_grants_add_granted(const struct local *local, const char *plugin,
@@ -322,12 +322,12 @@ int grants_allow(const struct grants *before, const char *plugin, const struct c
     const struct capability *closed = still_closing(before, lines, wanted);
     if (closed != NULL) {
         kg_auto(kg_free) char *text = manifest_grants_text_of(closed);
-        manifest_grants_refuse(err, plugin, wanted, "it lies in what you closed");
+        manifest_grants_refuse(err, plugin, wanted, "it is inside what you closed");
         return kg_hint(err, "open that first: kaged plugin grant %s %s", plugin, text);
     }
     bool opened = remove_texts(lines->deny, capability_covers, wanted);
     if (!opened && capability_set_covers(&before->set, wanted))
-        return manifest_grants_refuse(err, plugin, wanted, "it may do that already");
+        return manifest_grants_refuse(err, plugin, wanted, "it may already do that");
     if (opened)
         keep_closed(before, wanted, lines);
     char *text = manifest_grants_text_of(wanted);
@@ -358,7 +358,7 @@ int grants_deny(const struct grants *before, const char *plugin, const struct ca
                 struct grants_lines *lines, struct kg_err *err)
 {
     if (grants_closing(before, unwanted) != NULL)
-        return manifest_grants_refuse(err, plugin, unwanted, "it is closed already");
+        return manifest_grants_refuse(err, plugin, unwanted, "it is already closed");
     bool removed = remove_texts(lines->allow, grants_closes, unwanted);
     bool left = is_left(before, lines, unwanted);
     if (!removed && !left) {

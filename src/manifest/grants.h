@@ -18,8 +18,8 @@ struct grants {
 };
 
 /*
- * With project_or_null, also the lines for that project. Fails for a line of local.toml that is no
- * capability, or none that can be given.
+ * With project_or_null, also the lines for that project. Fails for a line of local.toml that is not
+ * a capability, or none that can be given.
  */
 int grants_make(const struct capability_set *declared, const struct local *local,
                 const char *plugin, const char *project_or_null, struct grants *ret_grants,

@@ -49,7 +49,7 @@ static const char *learned_take_tool(struct manifest *manifest, const struct kg_
 {
     struct kg_str name = kg_node_text(node, "name");
     if (!manifest_mcp_tool_name_is_valid(name))
-        return "its name is not 1 to 128 of A-Z a-z 0-9 _ . -";
+        return "its name is not 1 to 128 characters of A-Z a-z 0-9 _ . -";
     *ret_tool = (struct manifest_tool){
         .name = kg_arena_text(manifest->tools_doc->arena, name),
         .description = kg_arena_text(manifest->tools_doc->arena, kg_node_text(node, "description")),
@@ -79,7 +79,7 @@ void manifest_learn_tools(struct manifest *manifest, struct kg_str tools,
         kg_realloc(manifest->tools, (count + 1) * sizeof(*manifest->tools)); /* it had none */
     if (count < list->count)
         kg_problems_add(problems, &unusable, 0, 0, NULL,
-                        "%u tools are left out: of one server the first %d are offered",
+                        "%u tools are left out: only the first %d of a server are offered",
                         list->count - MANIFEST_LEARNED_MAX, MANIFEST_LEARNED_MAX);
     for (size_t i = 0; i < count; i++) {
         struct manifest_tool *tool = &manifest->tools[manifest->tool_count];
@@ -88,7 +88,7 @@ void manifest_learn_tools(struct manifest *manifest, struct kg_str tools,
             manifest->tool_count++;
         else
             kg_problems_add(problems, &unusable, list->items[i].line, list->items[i].column, NULL,
-                            "the tool \"%.*s\" is left out: %.200s",
-                            KG_STR_CUT(kg_node_text(&list->items[i], "name"), 128), wrong);
+                            "the tool \"%.*s\" is left out: %" KG_S_PATH,
+                            KG_STR_CUT(kg_node_text(&list->items[i], "name"), KG_CUT_WORD), wrong);
     }
 }

@@ -1,7 +1,7 @@
 /*
  * Names towards models and MCP clients, which take fewer characters than we do. The same name in
- * every process and release, since conversations keep it; different names stay different, so that
- * who has the list of the real ones finds which was meant.
+ * every process and release, since conversations keep it; different names stay different, so that a
+ * caller with the list of the real ones finds which was meant.
  */
 #include "manifest/manifest.h"
 

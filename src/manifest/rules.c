@@ -182,7 +182,7 @@ static void manifest_rules_take_env(const struct reading *reading)
             continue;
         for (size_t k = 0; k < KG_COUNT(reserved); k++)
             if (kg_str_is(member->key, reserved[k]))
-                problems_at(reading->problems, ENV_RESERVED, &member->value, "take it out",
+                problems_at(reading->problems, ENV_RESERVED, &member->value, "remove it",
                             "%s is set by the daemon; this value is not used", reserved[k]);
         kg_list_add(&reading->manifest->env, kg_format("%.*s=%.*s", KG_STR_ARG(member->key),
                                                        KG_STR_ARG(member->value.text)));
@@ -242,7 +242,7 @@ static void take_remote(const struct reading *reading)
     else if (!kg_url_host(manifest->url, &host, &port))
         report_remote(reading, NULL, "its host or port cannot be read");
     else if (!manifest_rules_is_safe(manifest->url, host))
-        report_remote(reading, "write https://", "without TLS everybody on the way could read it");
+        report_remote(reading, "write https://", "without TLS anybody on the way could read it");
     else
         manifest_rules_check_reach(reading, host, port);
     kg_list_free(manifest->command);
@@ -377,9 +377,9 @@ static void check_reserved(const struct reading *reading, const char *key)
     for (size_t i = 0; i < manifest_rules_count_of(names); i++)
         if (names->items[i].type == KG_STRING && manifest_rules_is_reserved(names->items[i].text))
             problems_at(reading->problems, METHOD_RESERVED, &names->items[i],
-                        "kaged., system. and the system's own methods are taken",
+                        "kaged., system. and the system's own methods are reserved",
                         "%s: \"%.*s\" is reserved for kaged", key,
-                        KG_STR_CUT(names->items[i].text, 128));
+                        KG_STR_CUT(names->items[i].text, KG_CUT_WORD));
 }
 
 /* What a caller may ask of any MCP server; whether this one answers, it says itself. */
@@ -443,7 +443,7 @@ static void report_unnamed(const struct reading *reading, const char *map,
         snprintf(hint, sizeof(hint), "declare it in %s", what);
     kg_problems_add(reading->problems, &manifest_rows[MANIFEST_METHOD_UNKNOWN], member->key_line,
                     member->key_column, hint, "%s: \"%.*s\" is not one of the %s", map,
-                    KG_STR_CUT(member->key, 128), what);
+                    KG_STR_CUT(member->key, KG_CUT_WORD), what);
 }
 
 static void take_schemas(const struct reading *reading)
@@ -474,7 +474,7 @@ static void check_tool_is_new(const struct reading *reading, const struct kg_nod
     for (size_t i = 0; i < reading->manifest->tool_count; i++)
         if (kg_str_is(name->text, reading->manifest->tools[i].name)) {
             problems_at(reading->problems, TOOL_TWICE, name, NULL,
-                        "the tool \"%.*s\" is declared twice", KG_STR_CUT(name->text, 64));
+                        "the tool \"%.*s\" is declared twice", KG_STR_CUT(name->text, KG_CUT_NAME));
             return;
         }
 }
@@ -502,7 +502,7 @@ static void check_tool_prefix(const struct reading *reading)
     const struct kg_node *name = text(reading, "name");
     if (name != NULL && name->text.length == 1)
         problems_at(reading->problems, TOOL_NAME, name, "give it two letters or more",
-                    "the name \"%.*s\" is too short to stand before names of tools",
+                    "the name \"%.*s\" is too short as a prefix for names of tools",
                     KG_STR_ARG(name->text));
 }
 
@@ -611,8 +611,8 @@ static void manifest_rules_take_process(const struct reading *reading)
     manifest->process = MANIFEST_PROJECT;
 }
 
-/* Whose tools alone are asked for has nothing to do before: they are known from here, or from the
- * operator's yes. */
+/* A plugin that is asked for its tools alone has nothing to do before: they are known from here, or
+ * from the operator's approval. */
 static void take_start(const struct reading *reading)
 {
     const struct kg_node *said = text(reading, "start");
@@ -655,7 +655,7 @@ static void check_config_fields(const struct reading *reading)
             kg_problems_add(reading->problems, &manifest_rows[MANIFEST_CONFIG_OVERLAP],
                             member->key_line, member->key_column, "keep it in one of them",
                             "the field \"%.*s\" is in both config_schema and system_config_schema",
-                            KG_STR_CUT(member->key, 64));
+                            KG_STR_CUT(member->key, KG_CUT_NAME));
         for (size_t k = 0; k < KG_COUNT(reserved); k++)
             if (kg_str_is(member->key, reserved[k]))
                 kg_problems_add(reading->problems, &manifest_rows[MANIFEST_CONFIG_RESERVED],
@@ -784,12 +784,12 @@ static const struct kg_node *bound_field(const struct reading *reading, struct m
         (config && kg_node_member(system, field) != NULL)) {
         problems_at(reading->problems, KNOB_SYSTEM, binds, "bind it to a field of config_schema",
                     "the knob \"%s\" is bound to \"%.*s\", which is the operator's secret",
-                    knob->name, KG_STR_CUT(path, 128));
+                    knob->name, KG_STR_CUT(path, KG_CUT_WORD));
         return NULL;
     }
     problems_at(reading->problems, KNOB_UNBOUND, binds, "write config.FIELD",
                 "the knob \"%s\" is bound to \"%.*s\", which config_schema does not have",
-                knob->name, KG_STR_CUT(path, 128));
+                knob->name, KG_STR_CUT(path, KG_CUT_WORD));
     return NULL;
 }
 

@@ -86,7 +86,7 @@ void mcp_activity_close(struct mcp *mcp)
 {
     if (mcp->activity.bunch.length > 0)
         activity_flush(mcp);
-    state_keeper_drain(host_keeper(mcp->host)); /* who is told is freed next */
+    state_keeper_drain(host_keeper(mcp->host)); /* the listener is freed next */
     kg_buf_free(&mcp->activity.bunch);
 }
 

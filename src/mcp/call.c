@@ -310,7 +310,7 @@ void mcp_call_progress(void *data, struct kg_str params)
     mcp_stream_put(call->stream, kg_buf_view(&message));
 }
 
-/* Who has set no level hears nothing of it in the modern era. */
+/* A client that has set no level hears nothing of it in the modern era. */
 void mcp_call_log(struct mcp_call *call, struct kg_str level, struct kg_str message)
 {
     kg_auto(kg_buf_free) struct kg_buf text = {0};
@@ -470,7 +470,7 @@ const char *mcp_call_refusal(const struct mcp_exchange *exchange)
     if (client == NULL)
         return NULL;
     if (mcp_call_find(client, exchange->id) != NULL)
-        return "a request with this id is under way already";
+        return "a request with this id is already under way";
     if (client->call_count >= (unsigned)host_config(exchange->scope.mcp->host)->limits_mcp_calls)
         return "too many calls of this session are under way; wait for one of them";
     return NULL;
@@ -559,7 +559,7 @@ static const char *compare_params(const struct mcp_exchange *exchange, const str
         bool has_value = doc != NULL && mcp_call_put_argument(kg_node_get(doc->root, key), &text);
         if (given.data == NULL ? has_value && !exchange->is_near
                                : !has_value || !header_is(given, kg_buf_view(&text)))
-            return "a header Mcp-Param-* does not say what the arguments say";
+            return "a header Mcp-Param-* does not match the arguments";
     }
     return NULL;
 }

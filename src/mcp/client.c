@@ -107,7 +107,7 @@ static int mcp_client_make_room(struct mcp *mcp, struct kg_err *err)
         if (!mcp_client_is_busy(at) && (oldest == NULL || at->used_ms <= oldest->used_ms))
             oldest = at;
     if (oldest == NULL)
-        return kg_fail(err, KG_E_BUSY, "there are %lld sessions already, all in use",
+        return kg_fail(err, KG_E_BUSY, "there are already %lld sessions, all in use",
                        (long long)most);
     mcp_client_end(oldest);
     return 0;

@@ -141,7 +141,7 @@ struct mcp_call {
     bool is_tool;          /* and nothing else that servers offer */
     bool is_mcp;           /* the plugin answers as MCP has it */
     char *plugin;          /* owned; whose process has it, or who is asked */
-    enum host_offer offer; /* of what is no tool; see offers.c, like what follows */
+    enum host_offer offer; /* of what is not a tool; see offers.c, like what follows */
     bool is_of_all;        /* it came to the door of all plugins */
     char **servers;        /* owned; that are asked one after the other; NULL: one is */
     size_t server;
@@ -281,7 +281,7 @@ bool mcp_searches(const struct mcp_scope *scope);
 /* -- search.c ---------------------------------------------------------------------------------- */
 
 enum mcp_searching {
-    MCP_SEARCH_NONE,     /* it is no tool that searches */
+    MCP_SEARCH_NONE,     /* it is not a tool that searches */
     MCP_SEARCH_ANSWERED, /* it was, and the exchange is answered */
     MCP_SEARCH_CALL,     /* its arguments are the name and the arguments of another */
 };

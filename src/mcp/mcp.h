@@ -10,7 +10,7 @@
 
 struct mcp;
 struct mcp *mcp_new(struct host *host, struct kg_err *err); /* borrowed; before the loop runs */
-/* Nothing more begins; streams end, and so does who waits on them. */
+/* Nothing more begins; streams end, and so do those that wait on them. */
 void mcp_stop(struct mcp *mcp);
 void mcp_free(struct mcp *mcp); /* after whoever carries messages; takes NULL */
 

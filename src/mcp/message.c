@@ -40,7 +40,7 @@ static void mcp_message_put_capability(struct kg_json_writer *json, const char *
     kg_json_end(json, '}');
 }
 
-/* At the door of one plugin that is no MCP server there are only tools. */
+/* At the door of one plugin that is not an MCP server there are only tools. */
 static bool has_offers(const struct mcp_exchange *exchange)
 {
     struct host_named named;
@@ -81,7 +81,8 @@ static void handle_tools(struct mcp_exchange *exchange, struct kg_str params)
     struct kg_json_writer json = kg_json_writer(&result);
     struct kg_str cursor;
     if (kg_json_member(params, "cursor", &cursor)) {
-        mcp_reply_error(exchange, 200, MCP_INVALID_PARAMS, "no list was given with this cursor");
+        mcp_reply_error(exchange, 200, MCP_INVALID_PARAMS,
+                        "this cursor does not belong to any list");
         return;
     }
     kg_json_begin(&json, '{');
@@ -322,7 +323,7 @@ static void handle_listen(struct mcp_exchange *exchange, struct kg_str params)
         return;
     }
     if (!mcp_streams_have_room(exchange->scope.mcp)) {
-        mcp_reply_error(exchange, 503, MCP_INTERNAL_ERROR, "there are too many streams already");
+        mcp_reply_error(exchange, 503, MCP_INTERNAL_ERROR, "there are already too many streams");
         return;
     }
     put_acknowledged(exchange, filter, &message);
@@ -402,7 +403,7 @@ static void take_legacy(struct mcp_exchange *exchange, const struct mcp_visit *v
     bool begins = is_request(message) && strcmp(message->method, "initialize") == 0;
     if (!begins && visit->version.data != NULL && legacy_revision(visit->version) == NULL) {
         mcp_reply_error(exchange, 400, MCP_INVALID_REQUEST,
-                        "MCP-Protocol-Version names a revision that is not spoken here");
+                        "MCP-Protocol-Version names a revision that is not supported here");
         return;
     }
     if (!begins && mcp_client_of(exchange, visit->session) == NULL)
@@ -435,7 +436,7 @@ static void refuse_version(struct mcp_exchange *exchange, struct kg_str wanted)
     kg_json_end(&json, ']');
     kg_json_end(&json, '}');
     mcp_reply_error_data(exchange, 400, MCP_UNSUPPORTED_VERSION,
-                         "this revision of the protocol is not spoken here", kg_buf_view(&data));
+                         "this revision of the protocol is not supported here", kg_buf_view(&data));
 }
 
 /* NULL, or which header does not say what the body says. */
@@ -446,9 +447,9 @@ static const char *compare_headers(const struct mcp_visit *visit, const struct r
     struct kg_str name =
         method != NULL && method->names != NULL ? kg_node_text(params, method->names) : KG_STR_NULL;
     if (!kg_str_is(visit->method, message->method))
-        return "the header Mcp-Method is not the method of the body";
+        return "the header Mcp-Method does not match the method of the body";
     if (name.data != NULL && !header_is(visit->name, name))
-        return "the header Mcp-Name is not the name in the body";
+        return "the header Mcp-Name does not match the name in the body";
     return NULL;
 }
 
@@ -468,16 +469,18 @@ static void mcp_message_take_request(struct mcp_exchange *exchange, const struct
     }
     const struct kg_node *info = kg_node_typed(meta, META_CLIENT, KG_OBJECT);
     if (info != NULL)
-        exchange->client_name = kg_format("%.*s %.*s", KG_STR_CUT(kg_node_text(info, "name"), 128),
-                                          KG_STR_CUT(kg_node_text(info, "version"), 128));
+        exchange->client_name =
+            kg_format("%.*s %.*s", KG_STR_CUT(kg_node_text(info, "name"), KG_CUT_WORD),
+                      KG_STR_CUT(kg_node_text(info, "version"), KG_CUT_WORD));
     exchange->declared = mcp_asks_declared(kg_node_get(meta, META_CAPABILITIES));
     struct kg_str level = kg_node_text(meta, META_LEVEL);
     for (int i = 0; mcp_levels[i] != NULL; i++)
         if (kg_str_is(level, mcp_levels[i]))
             exchange->level = i;
-    const char *mismatch = kg_str_equal(visit->version, version)
-                               ? compare_headers(visit, message, params)
-                               : "the header MCP-Protocol-Version is not the revision of the body";
+    const char *mismatch =
+        kg_str_equal(visit->version, version)
+            ? compare_headers(visit, message, params)
+            : "the header MCP-Protocol-Version does not match the revision of the body";
     if (mismatch != NULL)
         mcp_reply_error(exchange, 400, MCP_HEADER_MISMATCH, mismatch);
     else if (!kg_str_is(version, MCP_MODERN))
@@ -493,7 +496,8 @@ static void take_modern(struct mcp_exchange *exchange, const struct mcp_visit *v
     if (is_request(message))
         mcp_message_take_request(exchange, visit, message);
     else
-        mcp_reply(exchange, 202, KG_STR_NULL); /* who wants no answer any more closes its stream */
+        mcp_reply(exchange, 202,
+                  KG_STR_NULL); /* a client that no longer wants an answer closes its stream */
 }
 
 /* By its header, or by what only a modern request carries. */
@@ -588,7 +592,7 @@ static void listen_to(struct mcp_exchange *exchange, const struct mcp_visit *vis
         stream = mcp_stream_find(client, visit->last_event, &after);
         if (stream == NULL) {
             mcp_reply_error(exchange, 404, MCP_INVALID_REQUEST,
-                            "Last-Event-ID is of no stream that this session still has");
+                            "Last-Event-ID belongs to no stream of this session");
             return;
         }
     } else if (stream == NULL) {
@@ -608,11 +612,11 @@ void mcp_listen(struct mcp *mcp, const struct mcp_visit *visit)
         mcp_reply_error(exchange, 406, MCP_INVALID_REQUEST, "Accept has to list text/event-stream");
     else if (visit->version.data != NULL && kg_str_is(visit->version, MCP_MODERN))
         mcp_reply_error(exchange, 405, MCP_INVALID_REQUEST,
-                        "this revision has no stream but that of a request");
+                        "this revision has no streams but those of requests");
     else if (mcp_client_of(exchange, visit->session) == NULL)
         return;
     else if (!mcp_streams_have_room(mcp))
-        mcp_reply_error(exchange, 503, MCP_INTERNAL_ERROR, "there are too many streams already");
+        mcp_reply_error(exchange, 503, MCP_INTERNAL_ERROR, "there are already too many streams");
     else
         listen_to(exchange, visit);
 }

@@ -238,7 +238,7 @@ static int find_inner(struct mcp *mcp, struct kg_str outer, bool is_prompt,
                   : mcp_resource_split(outer, ret_plugin, ret_name))
         return 0;
     kg_fail(err, KG_E_INVALID_PARAMS, "there is no %s \"%.*s\"", is_prompt ? "prompt" : "resource",
-            KG_STR_CUT(outer, 200));
+            KG_STR_CUT(outer, KG_CUT_PATH));
     return kg_hint(err, "list them first");
 }
 
@@ -437,8 +437,7 @@ static void ask_one(struct mcp_exchange *exchange, enum host_offer what, struct 
 {
     struct kg_err err = {0};
     if (!mcp_may_use(&exchange->scope, plugin)) {
-        mcp_reply_error(exchange, 200, MCP_METHOD_NOT_FOUND,
-                        "there is no server here that offers this");
+        mcp_reply_error(exchange, 200, MCP_METHOD_NOT_FOUND, "no server here offers this");
         return;
     }
     kg_auto(kg_free) char *server = mcp_server_name(&exchange->scope, plugin);

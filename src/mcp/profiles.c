@@ -187,7 +187,7 @@ static int profiles_change(struct mcp *mcp, const struct kind *kind, struct kg_s
 {
     const struct kg_map *map = kind == &profile_kind ? mcp->profiles : mcp->marks;
     if (value_or_null != NULL && kg_map_get(map, name) == NULL && kg_map_count(map) >= SETTINGS_MAX)
-        return kg_fail(err, KG_E_BUSY, "there are %d of them already", SETTINGS_MAX);
+        return kg_fail(err, KG_E_BUSY, "there are already %d of them", SETTINGS_MAX);
     struct changing *changing = kg_alloc(sizeof(*changing));
     struct kg_buf value = {0};
     *changing = *request;
@@ -219,14 +219,14 @@ int mcp_profile_change(struct mcp *mcp, struct kg_str name, const struct kg_node
                        struct kg_err *err)
 {
     if (definition == NULL && kg_map_get(mcp->profiles, name) == NULL) {
-        kg_fail(err, KG_E_NOT_FOUND, "there is no profile \"%.*s\"", KG_STR_CUT(name, 64));
+        kg_fail(err, KG_E_NOT_FOUND, "there is no profile \"%.*s\"", KG_STR_CUT(name, KG_CUT_NAME));
         return kg_hint(err, "kaged mcp profile list shows them");
     }
     if (!profiles_is_name(name))
         return kg_fail(err, KG_E_USAGE,
                        "\"%.*s\" is not the name of a profile: 1 to 64 of a-z, 0-9, dots, dashes "
                        "and underscores, beginning with a letter or digit",
-                       KG_STR_CUT(name, 64));
+                       KG_STR_CUT(name, KG_CUT_NAME));
     return profiles_change(
         mcp, &profile_kind, name, definition,
         &(struct changing){.operator_id = (char *)operator_id, .on_done = on_done, .data = data},
@@ -240,7 +240,7 @@ int mcp_mark_change(struct mcp *mcp, struct kg_str tool, const struct kg_node *r
     struct kg_str rest = tool, plugin = kg_str_cut(&rest, '.');
     if (rest.length == 0 || rest.length > 128)
         return kg_fail(err, KG_E_USAGE, "\"%.*s\" is not the name of a tool: PLUGIN.TOOL",
-                       KG_STR_CUT(tool, 128));
+                       KG_STR_CUT(tool, KG_CUT_WORD));
     if (host_find(mcp->host, plugin, &named, err) < 0)
         return -ENOENT;
     return profiles_change(

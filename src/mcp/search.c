@@ -177,7 +177,7 @@ static sqlite3 *mcp_search_index_of(const struct mcp_scope *scope)
 
 /* -- finding ----------------------------------------------------------------------------------- */
 
-/* Each word by its beginning, any of them; whatever FTS5 would read as more is no part of a word.
+/* Each word by its beginning, any of them; whatever FTS5 would read as more is not part of a word.
  */
 static void put_match(struct kg_buf *out, struct kg_str words)
 {
@@ -245,9 +245,9 @@ static void answer_find(struct mcp_exchange *exchange, const struct kg_node *arg
     const struct kg_node *limit = kg_node_get(arguments, "limit");
     int64_t most = limit != NULL ? kg_node_number(arguments, "limit") : FOUND_DEFAULT;
     if (kg_node_typed(arguments, "words", KG_STRING) == NULL || words.length > QUERY_MAX_BYTES)
-        mcp_reply_text(exchange, KG_STR("words is a text of at most 512 bytes"), true);
+        mcp_reply_text(exchange, KG_STR("words must be a text of at most 512 bytes"), true);
     else if (most < 1 || most > FOUND_MAX)
-        mcp_reply_text(exchange, KG_STR("limit is a number from 1 to 50"), true);
+        mcp_reply_text(exchange, KG_STR("limit must be a number from 1 to 50"), true);
     else if (mcp_search_find(&exchange->scope, words, most, &json) < 0)
         mcp_reply_text(exchange, KG_STR("tools cannot be searched now"), true);
     else

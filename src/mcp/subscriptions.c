@@ -1,7 +1,7 @@
 /*
  * Who hears that a resource changed: a session of a legacy client, or the stream of a modern one.
- * The host counts them, so that a server is asked once; here each is remembered with who asked for
- * it, and gone with it.
+ * The host counts them, so that a server is asked once; here each is remembered with its client,
+ * and gone with it.
  */
 #include "mcp/internal.h"
 
@@ -94,7 +94,7 @@ int mcp_subscribe(struct mcp_exchange *exchange, bool for_client, struct kg_str 
     if ((plugin.length == 0 && !mcp_resource_split(uri, &plugin, &inner)) ||
         !mcp_may_use(scope, plugin))
         return kg_fail(err, KG_E_INVALID_PARAMS, "there is no resource \"%.*s\"",
-                       KG_STR_CUT(uri, 200));
+                       KG_STR_CUT(uri, KG_CUT_PATH));
     kg_auto(kg_free) char *server = mcp_server_name(scope, plugin);
     struct mcp_subscription *made = kg_alloc(sizeof(*made));
     made->subscriber.on_updated = on_updated;

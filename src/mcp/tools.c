@@ -170,7 +170,8 @@ int mcp_tool_find(const struct mcp_scope *scope, struct kg_str name, struct mcp_
     if (search.found.declared == NULL && scope->plugin.length == 0)
         mcp_tools_own_walk(scope, KG_STR_NULL, compare_name, &search);
     if (search.found.declared == NULL)
-        return kg_fail(err, KG_E_NOT_FOUND, "there is no tool \"%.*s\"", KG_STR_CUT(name, 128));
+        return kg_fail(err, KG_E_NOT_FOUND, "there is no tool \"%.*s\"",
+                       KG_STR_CUT(name, KG_CUT_WORD));
     *ret_tool = search.found;
     return 0;
 }

@@ -43,7 +43,7 @@ static int open_part(int folder, const char *name, const char *path, bool is_las
     int flags = O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | (is_last ? 0 : O_DIRECTORY);
     int fd = openat(folder, name, flags);
     if (fd < 0 && (errno == ELOOP || (errno == ENOTDIR && !is_last))) {
-        kg_fail(err, KG_E_REFUSED, "%s is a link, or no folder", path);
+        kg_fail(err, KG_E_REFUSED, "%s is a symbolic link, or not a folder", path);
         return kg_hint(err, "write the path that it leads to: realpath shows it");
     }
     return fd >= 0 ? fd : kg_fail_errno(err, errno, "open %s", path);
@@ -62,14 +62,14 @@ static int open_checked(const char *path, uid_t owner, struct kg_err *err)
         if (slash != NULL)
             *slash = '\0';
         if (*at == '\0' || strcmp(at, ".") == 0 || strcmp(at, "..") == 0)
-            return kg_fail(err, KG_E_REFUSED, "its path is not written plainly");
+            return kg_fail(err, KG_E_REFUSED, "its path is not in its plain form");
         int fd = open_part(folder, at, part, slash == NULL, err);
         kg_close(&folder);
         if (fd < 0)
             return fd;
         folder = fd;
         if (fstat(fd, &found) < 0)
-            return kg_fail_errno(err, errno, "look at %s", part);
+            return kg_fail_errno(err, errno, "stat %s", part);
         if (native_file_check_owner(part, &found, owner, err) < 0)
             return -EPERM;
         if (slash == NULL)
@@ -109,7 +109,7 @@ static int native_file_check_kind(int fd, struct kg_err *err)
                        header.e_machine, header.e_ident[EI_CLASS], own.e_machine,
                        own.e_ident[EI_CLASS]);
     if (header.e_type != ET_DYN)
-        return kg_fail(err, KG_E_REFUSED, "it is an ELF file, but no shared object");
+        return kg_fail(err, KG_E_REFUSED, "it is an ELF file, but not a shared object");
     return 0;
 }
 

@@ -61,7 +61,8 @@ static int do_timer(const struct kaged *kaged, uint64_t delay_ms, void (*on_due)
 {
     struct native_plugin *plugin = functions_plugin_of(kaged);
     if (on_due == NULL || delay_ms > DELAY_MAX_MS)
-        return functions_refuse(plugin, "timer", "it needs a function, and at most a year");
+        return functions_refuse(plugin, "timer",
+                                "it needs a function, and a delay of at most a year");
     struct native_timer *timer = kg_alloc(sizeof(*timer));
     *timer = (struct native_timer){
         .due_ms = kg_monotonic_ms() + delay_ms, .on_due = on_due, .data = data};
@@ -191,7 +192,7 @@ static int do_audit(const struct kaged *kaged, const char *event, const char *de
          memchr(object.data, '\n', object.length) != NULL ||
          kg_json_check(object, NULL) != KG_JSON_OK))
         return functions_refuse(plugin, "audit",
-                                "details are no JSON object of one line and 4096 bytes");
+                                "details are not a JSON object of one line and at most 4096 bytes");
     struct errand *errand = kg_alloc(sizeof(*errand));
     errand->event = kg_str_dup(name);
     errand->details = details != NULL ? kg_str_dup(object) : NULL;
@@ -278,7 +279,7 @@ static int do_http(const struct kaged *kaged, const struct kaged_http_request *g
     if (!in_time || fetch_check(&request, &err) < 0) {
         errand_free(errand);
         return functions_refuse(plugin, "http",
-                                in_time ? err.message : "timeout_ms is 10 to 300000");
+                                in_time ? err.message : "timeout_ms must be from 10 to 300000");
     }
     errand->answer = kg_alloc(sizeof(*errand->answer));
     errand->answer->on_answer = on_answer;

@@ -77,7 +77,7 @@ static int native_load_start(struct native_plugin *plugin, struct kg_err *err)
         return 0;
     kg_auto(kg_buf_free) struct kg_buf words = {0};
     kg_buf_escaped(&words, (struct kg_str){problem, strnlen(problem, TEXT_MAX)});
-    return kg_fail(err, KG_E_REFUSED, "it does not start: %.400s", kg_buf_terminate(&words));
+    return kg_fail(err, KG_E_REFUSED, "it does not start: %" KG_S_CAUSE, kg_buf_terminate(&words));
 }
 
 static int native_load_check_hooks(const struct native_plugin *plugin, uint32_t *ret_hooks,

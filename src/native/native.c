@@ -185,7 +185,7 @@ static int unknown_hook(struct kg_str name, struct kg_err *err)
     for (int hook = 0; hook < NATIVE_HOOKS; hook++)
         names[hook] = native_hook_rows[hook].name;
     kg_fail(err, KG_E_INVALID_CONFIG, "hooks names %.*s, which is not a hook",
-            KG_STR_CUT(name, 64));
+            KG_STR_CUT(name, KG_CUT_NAME));
     const char *nearest = kg_str_nearest(name, names, NATIVE_HOOKS);
     if (nearest != NULL)
         return kg_hint(err, "did you mean %s?", nearest);

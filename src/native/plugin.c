@@ -408,7 +408,7 @@ void native_plugin_close(struct native_plugin *plugin)
     plugin->ending = true;
     plugin->left_behind = !ended;
     if (!ended)
-        kg_log(KG_WARN, "system plugin %s: it does not come back from %s, and is left behind",
+        kg_log(KG_WARN, "system plugin %s: it does not return from %s, and is left behind",
                plugin->name, plugin->now[0] != '\0' ? plugin->now : "its thread");
     if (ended)
         drop_work(plugin);
@@ -419,5 +419,5 @@ void native_plugin_close(struct native_plugin *plugin)
     if (ended)
         doing_close(&plugin->doing);
     else
-        doing_end(&plugin->doing, DOING_THREAD); /* it is no crash; its thread has the file */
+        doing_end(&plugin->doing, DOING_THREAD); /* it is not a crash; its thread has the file */
 }

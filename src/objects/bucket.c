@@ -165,16 +165,17 @@ static void bucket_explain(const struct bucket_run *run, const struct kg_node *s
         code = KG_STR_NULL;
     if (status == 0) {
         kg_fail(err, KG_E_OBJECTS, "the bucket %s cannot be reached: %.*s", run->bucket,
-                KG_STR_CUT(run->reason[0] != '\0' ? kg_str(run->reason) : words, 200));
+                KG_STR_CUT(run->reason[0] != '\0' ? kg_str(run->reason) : words, KG_CUT_PATH));
         kg_hint(err, "kaged doctor tries it; cluster.endpoint says where it is");
         return;
     }
     kg_fail(err, KG_E_OBJECTS, "the bucket %s answered with status %d%s%.*s", run->bucket, status,
             code.length > 0 ? " " : "", KG_STR_ARG(code));
     if (status == 401 || status == 403)
-        kg_hint(err, "see the keys in local.toml, [services.bucket], their rights, and the clock");
+        kg_hint(err,
+                "check the keys in local.toml, [services.bucket], their rights, and the clock");
     else if (status >= 300 && status < 400)
-        kg_hint(err, "it is in another region, or somewhere else: see cluster.region and "
+        kg_hint(err, "it is in another region, or somewhere else: check cluster.region and "
                      "cluster.endpoint");
     else
         kg_hint(err, "kaged doctor tries it");
@@ -195,7 +196,7 @@ static void bucket_tell(const struct bucket_run *run, const struct kg_node *said
         bucket_explain(run, said, (int)status, &err);
     else if (kg_node_text(said, "words").length > 0)
         kg_fail(&err, KG_E_OBJECTS, "the bucket %s: %.*s", run->bucket,
-                KG_STR_CUT(kg_node_text(said, "words"), 300));
+                KG_STR_CUT(kg_node_text(said, "words"), KG_CUT_CAUSE));
     run->on_done(run->data, &answer, err.code != KG_OK ? &err : NULL);
 }
 
@@ -223,7 +224,8 @@ static void bucket_on_run(void *data, struct helper_run_result *result,
         if (err_or_null == NULL)
             kg_fail(&err, KG_E_OBJECTS, "the bucket %s: the process that asks %s%.*s", run->bucket,
                     result->timed_out ? "took too long" : "failed: ",
-                    KG_STR_CUT(result->timed_out ? KG_STR("") : kg_buf_view(&result->err), 300));
+                    KG_STR_CUT(result->timed_out ? KG_STR("") : kg_buf_view(&result->err),
+                               KG_CUT_CAUSE));
         run->on_done(run->data, &none, &err);
     }
     bucket_run_free(run);
@@ -245,7 +247,7 @@ struct bucket_run *bucket_run_start(const struct objects_parts *parts,
     kg_auto(kg_buf_free) struct kg_buf order = {0};
     const struct config *config = parts->config(parts->data);
     if (parts->facts == NULL) {
-        kg_fail(err, KG_E_OBJECTS, "no cage can be built here, and so no bucket be asked");
+        kg_fail(err, KG_E_OBJECTS, "no cage can be built here, so the bucket cannot be used");
         return NULL;
     }
     if (bucket_check_keys(&parts->local(parts->data)->services, err) < 0 ||

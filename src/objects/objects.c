@@ -125,7 +125,7 @@ static void call_transfer(struct objects_call *call, void (*begin)(struct object
         objects->waiting++;
         call->waits_for = begin;
     } else {
-        kg_fail(&call->err, KG_E_BUSY, "too many objects are on their way already");
+        kg_fail(&call->err, KG_E_BUSY, "too many objects are already under way");
         call_end(call);
     }
 }

@@ -1,5 +1,5 @@
 /* What a package says that it is, against the schema that is published. */
-#include "package/package.h"
+#include "package/internal.h"
 
 #include "base/problems.h"
 
@@ -8,7 +8,7 @@ static const char package_schema[] =
     ;
 
 static const struct kg_problem_row misfit = {"package_misfit", KG_SEVERITY_ERROR,
-                                             "What a package says of itself cannot be used."};
+                                             "The description of a package cannot be used."};
 static const struct schema_code codes[] = {{NULL, NULL, &misfit, NULL, NULL, NULL}};
 static struct schema_published published = {
     .json = {package_schema, sizeof(package_schema) - 1},
@@ -25,7 +25,7 @@ static int check_package_tools(const struct kg_node *tools, struct kg_err *err)
             schema_compile(kg_node_get(&tools->items[i], "parameters"), &options, err);
         if (schema == NULL)
             return kg_wrap(err, -1, "tool %.*s: its schema",
-                           KG_STR_CUT(kg_node_text(&tools->items[i], "name"), 64));
+                           KG_STR_CUT(kg_node_text(&tools->items[i], "name"), KG_CUT_NAME));
         schema_free(schema);
     }
     return 0;
@@ -39,7 +39,7 @@ static int check_package_settings(const struct kg_node *settings, struct kg_err 
             if (kg_str_equal(kg_node_text(&settings->items[i], "key"),
                              kg_node_text(&settings->items[k], "key")))
                 return kg_fail(err, KG_E_INVALID_SOURCE, "there are two settings %.*s",
-                               KG_STR_CUT(kg_node_text(&settings->items[i], "key"), 128));
+                               KG_STR_CUT(kg_node_text(&settings->items[i], "key"), KG_CUT_WORD));
     return 0;
 }
 
@@ -48,7 +48,7 @@ int package_check(const struct kg_node *package, struct kg_err *err)
     kg_auto(kg_problems_free) struct kg_problems problems = {0};
     schema_published_check(&published, package, &problems);
     if (problems.errors > 0)
-        return kg_fail(err, KG_E_INVALID_SOURCE, "what the package says of itself: %s",
+        return kg_fail(err, KG_E_INVALID_SOURCE, "the package's description: %s",
                        problems.items[0].message);
     if (check_package_tools(kg_node_list(package, "tools"), err) == 0 &&
         check_package_settings(kg_node_list(package, "settings_schema"), err) == 0)

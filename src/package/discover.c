@@ -4,7 +4,7 @@
  * runner, bounded in time, memory, processes and output; whatever it does there, it ends with one
  * sentence or with a document that fits the schema.
  */
-#include "package/package.h"
+#include "package/internal.h"
 
 #include "config/config.h"
 
@@ -52,7 +52,7 @@ static void discovery_free(struct package_discovery *discovery)
 
 static int discovery_fault(struct kg_err *err, const char *words)
 {
-    return kg_fail(err, KG_E_INVALID_SOURCE, "the package cannot be taken: %s", words);
+    return kg_fail(err, KG_E_INVALID_SOURCE, "the package cannot be accepted: %s", words);
 }
 
 static void discovery_tell(struct package_discovery *discovery)
@@ -92,13 +92,13 @@ static int say_ended(const struct helper_run_result *result, struct kg_err *err)
 {
     kg_auto(kg_buf_free) struct kg_buf words = {0};
     if (result->how.memory_kills > 0)
-        kg_buf_printf(&words, "it took more than %llu MiB of memory when it was looked at",
+        kg_buf_printf(&words, "it took more than %llu MiB of memory when it was inspected",
                       (unsigned long long)(MEMORY_BYTES >> 20));
     else if (result->how.signal != 0)
-        kg_buf_printf(&words, "its process was ended by signal %d before it told what it is",
+        kg_buf_printf(&words, "its process was ended by signal %d before it described itself",
                       result->how.signal);
     else
-        kg_buf_printf(&words, "its process exited with code %d before it told what it is",
+        kg_buf_printf(&words, "its process exited with code %d before it described itself",
                       result->how.exit_code);
     if (result->how.fork_refusals > 0)
         kg_buf_printf(&words, ", after it tried to have more than %d processes", PROCESSES_MAX);
@@ -109,7 +109,7 @@ static int say_ended(const struct helper_run_result *result, struct kg_err *err)
 static int say_late(const struct package_discovery *discovery, struct kg_err *err)
 {
     kg_auto(kg_free) char *words =
-        kg_format("it did not tell what it is within %llu ms; importing plugin.py, and "
+        kg_format("it did not describe itself within %llu ms; importing plugin.py, and "
                   "get_metadata(), must not wait for anything",
                   (unsigned long long)discovery->timeout_ms);
     return discovery_fault(err, words);
@@ -168,8 +168,7 @@ static int take_document(struct package_discovery *discovery, struct kg_str said
         return say_refused(error, err);
     }
     if (package == NULL)
-        return discovery_fault(err,
-                               "what it says of itself is not the document that was asked for");
+        return discovery_fault(err, "its description is not the document that was asked for");
     discover_put_kind(package, &discovery->json);
     return 0;
 }
@@ -180,10 +179,10 @@ static int take_run(struct package_discovery *discovery, const struct helper_run
     if (result->timed_out)
         return say_late(discovery, err);
     if (!result->how.built)
-        return kg_fail(err, KG_E_CAGE, "the cage for looking at a package: %.*s",
+        return kg_fail(err, KG_E_CAGE, "the cage for inspecting a package: %.*s",
                        KG_STR_CUT(kg_buf_view(&result->err), LAST_WORDS));
     if (result->truncated && result->out.length >= OUTPUT_MAX)
-        return discovery_fault(err, "what it says of itself is larger than 4 MiB");
+        return discovery_fault(err, "its description is larger than 4 MiB");
     if (result->out.length == 0 || result->how.exit_code != 0)
         return say_ended(result, err);
     return take_document(discovery, kg_buf_view(&result->out));

@@ -4,7 +4,7 @@
  * theirs, in the package or made of their bundle's file, and what the catalog shows is made of
  * that.
  */
-#include "package/package.h"
+#include "package/internal.h"
 
 #include "base/doc.h"
 #include "store/complete.h"

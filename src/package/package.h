@@ -27,13 +27,7 @@ struct package_runtime {
 int package_runtime_find(const struct config *config, struct package_runtime *ret_runtime,
                          struct kg_err *err);
 void package_runtime_free(struct package_runtime *runtime); /* also for kg_auto */
-/* The words that the runner is started with; a version is that of a process. Owned. */
-char **package_command(const struct package_runtime *runtime, const char *version_or_null);
 extern const char *const package_environment[]; /* NULL-ended */
-/* The words that any mode of it begins with. Owned. */
-char **package_runner_command(const char *mode);
-/* How to get one, as a hint of err. */
-int package_runtime_hint(struct kg_err *err);
 
 /* -- discovery, see discover.c ----------------------------------------------------------------- */
 
@@ -56,9 +50,6 @@ struct package_discovery *package_discover(const struct package_place *place, co
                                            package_discovered_fn *on_done, void *data);
 /* on_done is not called. The loop still has to turn. */
 void package_discovery_cancel(struct package_discovery *discovery);
-
-/* Whether it has the form of package-v1.json. */
-int package_check(const struct kg_node *package, struct kg_err *err);
 
 /* -- wheels, see wheels.c ---------------------------------------------------------------------- */
 
@@ -95,8 +86,5 @@ struct manifest *package_make_manifest(const struct kg_node *package, const char
                                        const char *name, const struct package_runtime *runtime,
                                        const char *const *reaches, char **ret_own_name,
                                        struct kg_err *err);
-/* Of one that has a manifest of its own, or a bundle's; what package_check takes, appended. */
-int package_describe(const char *folder, bool is_bundle, struct kg_buf *ret_json,
-                     struct kg_err *err);
 
 #endif

@@ -3,7 +3,7 @@
  * operator has named one, our runner is at a place of its own, and so are his wheels. No path of
  * the host is in it, so what was compiled for one machine serves on another.
  */
-#include "package/package.h"
+#include "package/internal.h"
 
 #include "config/config.h"
 
@@ -43,7 +43,7 @@ static int runtime_add_tree(struct package_runtime *runtime, const char *path, c
 {
     char *real = cage_real_path(folder);
     if (real == NULL)
-        return kg_fail(err, KG_E_INVALID_CONFIG, "%s, %s, is not there", what, folder);
+        return kg_fail(err, KG_E_INVALID_CONFIG, "%s, %s, does not exist", what, folder);
     runtime->trees[runtime->tree_count++] = (struct cage_tree){.path = path, .source = real};
     return 0;
 }

@@ -4,7 +4,7 @@
  * hashes, and adds them to a copy of the package's file; nobody's code runs there. What it leaves
  * is not believed: it is unpacked and looked at like what was uploaded.
  */
-#include "package/package.h"
+#include "package/internal.h"
 
 #include "base/url.h"
 #include "config/config.h"

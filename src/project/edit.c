@@ -49,11 +49,12 @@ static int edit_check_declared(const struct kg_buf *text, const struct change *c
         return -EINVAL;
     const struct project_agent *agent = agent_find(project, change->agent_path);
     if (agent == NULL) {
-        result =
-            kg_fail(err, KG_E_NOT_FOUND, "the project has no agent %.200s", change->agent_path);
+        result = kg_fail(err, KG_E_NOT_FOUND, "the project has no agent %" KG_S_PATH,
+                         change->agent_path);
     } else if (project_declaration_find(agent, kg_str(change->plugin)) == NULL) {
-        result = kg_fail(err, KG_E_NOT_FOUND, "%.200s declares no plugin \"%.64s\"",
-                         change->agent_path, change->plugin);
+        result =
+            kg_fail(err, KG_E_NOT_FOUND, "%" KG_S_PATH " declares no plugin \"%" KG_S_NAME "\"",
+                    change->agent_path, change->plugin);
         kg_hint(err, "a setting is changed where the plugin is declared");
     }
     project_free(project);
@@ -78,7 +79,8 @@ static int edit_path_of(const struct change *change, char *parts, const char *pa
     size_t count = agent_keys(parts, path);
     bool isolation = change->key_count == 1 && strcmp(change->keys[0], "isolation") == 0;
     if (change->key_count == 0 || count + 3 + change->key_count > PATH_MAX_KEYS)
-        return kg_fail(err, KG_E_USAGE, "a setting has 1 to %zu keys", PATH_MAX_KEYS - count - 3);
+        return kg_fail(err, KG_E_USAGE, "a setting must have 1 to %zu keys",
+                       PATH_MAX_KEYS - count - 3);
     path[count++] = "plugins";
     path[count++] = change->plugin;
     if (!isolation) /* the declaration's own, which counts more than what its configuration says */
@@ -155,12 +157,12 @@ static int check_addition(const struct kg_buf *text, const struct addition *addi
         return -EINVAL;
     const struct project_agent *agent = agent_find(project, addition->agent_path);
     if (agent == NULL)
-        result =
-            kg_fail(err, KG_E_NOT_FOUND, "the project has no agent %.200s", addition->agent_path);
+        result = kg_fail(err, KG_E_NOT_FOUND, "the project has no agent %" KG_S_PATH,
+                         addition->agent_path);
     for (size_t i = 0; agent != NULL && result == 0 && i < agent->declaration_count; i++)
         if (kg_str_is(name, agent->declarations[i].name) ||
             kg_same_text(agent->declarations[i].package, addition->package))
-            result = kg_fail(err, KG_E_CONFLICT, "%.200s has the plugin %.*s already",
+            result = kg_fail(err, KG_E_CONFLICT, "%" KG_S_PATH " already has the plugin %.*s",
                              addition->agent_path, KG_STR_ARG(name));
     project_free(project);
     return result;
@@ -196,11 +198,11 @@ static int edit_check_writable(const char *path, struct kg_err *err)
 {
     struct stat there;
     if (stat(path, &there) < 0)
-        return kg_fail_errno(err, errno, "look at it");
+        return kg_fail_errno(err, errno, "stat it");
     if ((there.st_mode & 0200) != 0 && access(path, W_OK) == 0)
         return 0;
     kg_fail(err, KG_E_REFUSED, "the file is read-only");
-    return kg_hint(err, "chmod u+w %.200s", path);
+    return kg_hint(err, "chmod u+w %" KG_S_PATH, path);
 }
 
 int project_add_plugin(const struct project_location *location, const char *agent_path,
@@ -231,7 +233,8 @@ static int name_model(struct kg_buf *text, void *data, struct kg_err *err)
     const char *path[PATH_MAX_KEYS];
     size_t count = agent_keys(parts, path);
     if (count + 1 > PATH_MAX_KEYS)
-        return kg_fail(err, KG_E_NOT_FOUND, "the project has no agent %.200s", naming->agent_path);
+        return kg_fail(err, KG_E_NOT_FOUND, "the project has no agent %" KG_S_PATH,
+                       naming->agent_path);
     path[count++] = "model";
     kg_buf_str(&edited, kg_buf_view(text));
     int result = edit_yaml_set(&edited, path, count, &value, err);
@@ -293,13 +296,13 @@ static int write_new(int root, const char *text, struct kg_err *err)
     kg_auto(kg_close) int folder =
         openat(root, PROJECT_DIR, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (folder < 0 && (errno == ELOOP || errno == ENOTDIR))
-        return kg_fail(err, KG_E_REFUSED, "%s is a link, or not a folder", PROJECT_DIR);
+        return kg_fail(err, KG_E_REFUSED, "%s is a symbolic link, or not a folder", PROJECT_DIR);
     if (folder < 0)
         return kg_fail_errno(err, errno, "open the folder %s", PROJECT_DIR);
     kg_auto(kg_close) int file =
         openat(folder, PROJECT_FILE, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644);
     if (file < 0 && errno == EEXIST) {
-        kg_fail(err, KG_E_CONFLICT, "there is a %s/%s already", PROJECT_DIR, PROJECT_FILE);
+        kg_fail(err, KG_E_CONFLICT, "there is already a %s/%s", PROJECT_DIR, PROJECT_FILE);
         return kg_hint(err, "kaged project add adds a plugin to it");
     }
     if (file < 0)

@@ -39,7 +39,7 @@ static int open_below(int root, const char *path, uint64_t resolve, struct kg_er
     if (errno == EXDEV)
         return kg_fail(err, KG_E_REFUSED, "open %s: it leads out of the project", path);
     if (errno == ELOOP)
-        return kg_fail(err, KG_E_REFUSED, "open %s: there is a link in this path", path);
+        return kg_fail(err, KG_E_REFUSED, "open %s: this path contains a symbolic link", path);
     return kg_fail_errno(err, errno, "open %s", path);
 }
 
@@ -68,10 +68,11 @@ void project_location_free(struct project_location *location)
     *location = (struct project_location){0};
 }
 
-/* Who names a place that is not there has made a mistake; the system has none. */
+/* A user who names a place that does not exist has made a mistake; it is not an error of the
+ * system. */
 static int fail_to_look(const char *path, struct kg_err *err)
 {
-    int result = kg_fail_errno(err, errno, "look at %s", path);
+    int result = kg_fail_errno(err, errno, "stat %s", path);
     if (err != NULL && (result == -ENOENT || result == -ENOTDIR))
         err->code = KG_E_NOT_FOUND;
     if (err != NULL && result == -EACCES)
@@ -116,7 +117,7 @@ int project_locate(const char *path, struct project_location *ret_location, stru
     location.root = is_ours ? kg_path_folder(folder) : kg_strdup(folder);
     if (lstat(location.path, &there) < 0) {
         result = fail_to_look(location.path, err);
-        kg_hint(err, "a project has its file in %s/%s", PROJECT_DIR, PROJECT_FILE);
+        kg_hint(err, "a project's file is %s/%s", PROJECT_DIR, PROJECT_FILE);
         return result;
     }
     *ret_location = location;

@@ -60,7 +60,7 @@ struct project *project_read(struct kg_str text, struct kg_problems *problems)
 static const char *prompt_fault(struct kg_str text)
 {
     if (text.length > 0 && memchr(text.data, '\0', text.length) != NULL)
-        return "has a NUL in it";
+        return "contains a NUL";
     return kg_utf8_valid(text) < text.length ? "is not UTF-8 text" : NULL;
 }
 

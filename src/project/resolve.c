@@ -124,7 +124,7 @@ static void set_not_installed(const struct resolving *resolving, struct project_
 {
     const struct project_world *world = resolving->world;
     kg_auto(kg_free) char *hint =
-        kg_format("kaged plugin install %.200s", use->source ? use->source : "SOURCE");
+        kg_format("kaged plugin install %" KG_S_PATH, use->source ? use->source : "SOURCE");
     for (size_t i = 0; i < world->manifest_count; i++)
         if (strcmp(world->manifests[i]->name, manifest_name_in(use->package)) == 0) {
             free(hint);
@@ -208,7 +208,7 @@ static void check_offered(const struct resolving *resolving,
     for (uint32_t i = 0; hooks != NULL && i < hooks->count; i++)
         for (size_t k = 0; k < MANIFEST_HOOK_COUNT; k++)
             if (kg_str_is(hooks->items[i].text, manifest_hook_names[k]) && !manifest->hooks[k])
-                problem_at(resolving->problems, HOOK_NOT_OFFERED, &hooks->items[i], "take it out",
+                problem_at(resolving->problems, HOOK_NOT_OFFERED, &hooks->items[i], "remove it",
                            "the plugin %s does not subscribe to %s", manifest->name,
                            manifest_hook_names[k]);
 }
@@ -261,7 +261,7 @@ static void resolve_check_name(const struct resolving *resolving, const struct p
 {
     if (manifest_name_is_builtin(kg_str(use->plugin->name)))
         problem_at_key(resolving->problems, NAME_BUILTIN, place, NULL,
-                       "the plugin %s is called like built-in tools; they are easy to confuse",
+                       "the plugin %s has the name of built-in tools; they are easy to confuse",
                        use->plugin->name);
     for (const struct project_use *other = uses; use->state == PROJECT_READY && other < use;
          other++)
@@ -314,7 +314,7 @@ static void resolve_take_plugin(const struct resolving *resolving,
         list_missing(resolved, use, manifest->version);
         set_aside(resolving, use, PROJECT_WRONG_VERSION, PROJECT_PLUGIN_VERSION,
                   declaration->member, "install a version that fits, or change the range",
-                  "%s is installed in version %s, and %s asks for %.128s", use->package,
+                  "%s is installed in version %s, and %s asks for %" KG_S_WORD, use->package,
                   manifest->version, agent->path, use->version);
         return;
     }
@@ -380,7 +380,7 @@ static void warn_unknown_tool(const struct resolving *resolving, const struct kn
         names[count++] = kg_str_dup(name);
     const char *nearest = kg_str_nearest(kg_str(tool->tool), (const char *const *)names, count);
     kg_auto(kg_free) char *hint =
-        nearest ? kg_format("did you mean %s?", nearest) : kg_strdup("take it out");
+        nearest ? kg_format("did you mean %s?", nearest) : kg_strdup("remove it");
     problem_at_key(resolving->problems, TOOL_UNKNOWN, tool->member, hint,
                    "no plugin of %s has the tool %s", agent->path, tool->tool);
     kg_list_free(names);
@@ -506,7 +506,7 @@ static void resolve_check_model(const struct resolving *resolving, const struct 
     kg_auto(kg_free) char *hint = nearest ? kg_format("did you mean %s?", nearest)
                                           : kg_strdup("add it to [models] in local.toml");
     problem_at(resolving->problems, MODEL_UNKNOWN, alias, hint,
-               "the operator has no model \"%.*s\"", KG_STR_CUT(alias->text, 128));
+               "the operator has no model \"%.*s\"", KG_STR_CUT(alias->text, KG_CUT_WORD));
     kg_list_free(names);
 }
 
@@ -667,7 +667,7 @@ project_agent_find(const struct project_resolved *resolved_or_null, struct kg_st
     for (size_t i = 0; i < count; i++)
         paths[i] = resolved->agents[i].path;
     const char *nearest = kg_str_nearest(path, paths, count);
-    kg_fail(err, KG_E_NOT_FOUND, "there is no agent \"%.*s\"", KG_STR_CUT(path, 200));
+    kg_fail(err, KG_E_NOT_FOUND, "there is no agent \"%.*s\"", KG_STR_CUT(path, KG_CUT_PATH));
     if (nearest != NULL)
         kg_hint(err, "did you mean %s?", nearest);
     else if (count > 0)

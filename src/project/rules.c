@@ -124,13 +124,13 @@ static void check_override(const struct reading *reading, struct project_declara
         strcmp(declaration->package, base->package) != 0)
         problem_at(reading->problems, PACKAGE_OVERRIDE,
                    kg_node_get(&declaration->member->value, "package"),
-                   "take it out, or declare the other package under another name",
+                   "remove it, or declare the other package under another name",
                    "\"%s\" is the primary's %s, shared by the project; a subagent cannot give it "
                    "another package",
                    declaration->name, base->package);
     if (declaration->isolation_node != NULL && declaration->isolation != base->isolation)
         problem_at(reading->problems, ISOLATION_OVERRIDE, declaration->isolation_node,
-                   "take it out, or declare it under another name",
+                   "remove it, or declare it under another name",
                    "\"%s\" is shared by the project, as the primary says; a subagent cannot "
                    "isolate it",
                    declaration->name);
@@ -202,7 +202,7 @@ static void project_rules_check_source(const struct reading *reading,
         problem_at(reading->problems, SOURCE_INVALID,
                    kg_node_get(&declaration->member->value, "source"),
                    "a relative source is a folder of the project",
-                   "the source \"%.200s\" leads out of the project", source);
+                   "the source \"%" KG_S_PATH "\" leads out of the project", source);
 }
 
 static void project_rules_check_hooks(const struct reading *reading,
@@ -216,12 +216,12 @@ static void project_rules_check_hooks(const struct reading *reading,
         for (enum manifest_hook hook = 0; hook < MANIFEST_HOOK_COUNT; hook++)
             if (project_hook_is_sessions(hook) && hooks->items[i].type == KG_STRING &&
                 kg_str_is(hooks->items[i].text, manifest_hook_names[hook]))
-                problem_at(reading->problems, HOOK_ILLEGAL, &hooks->items[i], "take it out",
+                problem_at(reading->problems, HOOK_ILLEGAL, &hooks->items[i], "remove it",
                            "%s is never called for %s: sessions are the primary's",
                            manifest_hook_names[hook], agent->path);
 }
 
-/* The declaration's word counts; who writes it into the configuration should know. */
+/* The declaration's word counts; an author who writes it into the configuration should know. */
 static void check_isolation(const struct reading *reading,
                             const struct project_declaration *declaration)
 {
@@ -389,12 +389,12 @@ static bool may_take(const struct reading *reading, const struct kg_member *memb
 {
     if (depth > PROJECT_DEPTH_MAX)
         problem_at_key(reading->problems, AGENTS_DEEP, member, "make the tree flatter",
-                       "\"%.*s\" is more than %d agents deep", KG_STR_CUT(member->key, 64),
+                       "\"%.*s\" is more than %d agents deep", KG_STR_CUT(member->key, KG_CUT_NAME),
                        PROJECT_DEPTH_MAX);
     else if (reading->project->agent_count == PROJECT_AGENTS_MAX)
         problem_at_key(reading->problems, AGENTS_MANY, member, NULL,
                        "\"%.*s\" is past the %d agents that a project may have",
-                       KG_STR_CUT(member->key, 64), PROJECT_AGENTS_MAX);
+                       KG_STR_CUT(member->key, KG_CUT_NAME), PROJECT_AGENTS_MAX);
     else
         return true;
     return false;

@@ -229,7 +229,8 @@ static void project_settings_report(const struct checking *checking,
     kg_problems_add(checking->resolving->problems, &project_rows[PROJECT_CONFIG_INVALID], line,
                     column, is_operators ? "fix config of the plugin in local.toml" : NULL,
                     "the config of \"%s\"%s%.*s: %.*s%s", checking->name, path.length ? ", " : "",
-                    KG_STR_CUT(below, 100), KG_STR_CUT(sentence, 600), whose[origin]);
+                    KG_STR_CUT(below, KG_CUT_WORD), KG_STR_CUT(sentence, KG_ERR_MESSAGE_MAX),
+                    whose[origin]);
 }
 
 static bool project_settings_check_schema(const struct checking *checking,
@@ -275,7 +276,7 @@ static bool project_settings_check_paths(const struct checking *checking,
                        : primary ? primary
                                  : layers->place,
                        "point it below one of the prefixes that its manifest names",
-                       "the config of \"%s\", %.64s: the path has none of its prefixes",
+                       "the config of \"%s\", %" KG_S_NAME ": the path has none of its prefixes",
                        checking->name, knob->field);
         fine = false;
     }
@@ -291,9 +292,9 @@ static bool project_settings_check_no_secret(const struct checking *checking)
             continue;
         problem_at_key(checking->resolving->problems, CONFIG_SECRET, &own->members[i],
                        "keep it in local.toml, which is not shared",
-                       "\"%.*s\" of the plugin %s is the operator's own, and cannot stand in a "
+                       "\"%.*s\" of the plugin %s belongs to the operator, and is not allowed in a "
                        "project's file",
-                       KG_STR_CUT(own->members[i].key, 64), checking->manifest->name);
+                       KG_STR_CUT(own->members[i].key, KG_CUT_NAME), checking->manifest->name);
         fine = false;
     }
     /* What the primary says for all was reported there. */

@@ -59,7 +59,7 @@ static char *add_package_of(struct host *host, struct kg_str plugin, struct kg_e
     if (manifest_package_is_valid(plugin))
         return kg_str_dup(plugin);
     kg_fail(err, KG_E_INVALID_PARAMS, "\"%.*s\" is not the name of a plugin, nor a package",
-            KG_STR_CUT(plugin, 64));
+            KG_STR_CUT(plugin, KG_CUT_NAME));
     kg_hint(err, "kaged plugin list shows what is installed");
     return NULL;
 }

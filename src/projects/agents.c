@@ -12,7 +12,7 @@ int project_place_find(const struct host *host, const struct host_asker *asker,
 {
     struct projects_entry *project = projects_find(host, kg_str(asker->project_id), NULL);
     if (project == NULL) {
-        kg_fail(err, KG_E_PLUGIN_DOWN, "the project %s is not loaded any more", asker->project_id);
+        kg_fail(err, KG_E_PLUGIN_DOWN, "the project %s is no longer loaded", asker->project_id);
         return kg_hint(err, "kaged project load PATH loads it again");
     }
     if (project->state != PROJECTS_ACTIVE) {

@@ -117,7 +117,8 @@ static void projects_config_on_told(void *data, enum peer_outcome outcome, struc
     telling_free(telling);
 }
 
-/* The host's deadline does not count: who has no answer to this may still have others. */
+/* The host's deadline does not count: a plugin that does not answer this may still answer others.
+ */
 static bool projects_config_send_request(const struct projects_entry *project,
                                          const struct host_status *process, const char *method,
                                          struct kg_str params)

@@ -129,10 +129,10 @@ static void raise_one(const struct projects_entry *project, const struct need *n
     const struct consent *consent = consent_raise(host_consents(project->host), &request, &err);
     bool off = need->kind == CONSENT_ACTIVATE &&
                projects_consents_is_off(project, manifest_name_in(need->package));
-    kg_buf_printf(reason, "%s%.128s %s%s (", reason->length > 0 ? ", " : "", need->package,
+    kg_buf_printf(reason, "%s%" KG_S_WORD " %s%s (", reason->length > 0 ? ", " : "", need->package,
                   off ? "is not enabled, and " : "", acts[need->kind]);
     if (consent == NULL)
-        kg_buf_printf(reason, "%.200s)", err.message);
+        kg_buf_printf(reason, "%" KG_S_PATH ")", err.message);
     else if (consent_state_is_settled(consent_state(consent)))
         kg_buf_printf(reason, "%s: %s)", consent_id(consent),
                       consent_state_name(consent_state(consent)));
@@ -171,7 +171,7 @@ static void set_pending(struct projects_entry *project, char *reason)
     project->state = PROJECTS_PENDING;
     if (!is_news)
         return;
-    kg_log(KG_WARN, "project %s is pending: %.400s", project->id, reason);
+    kg_log(KG_WARN, "project %s is pending: %" KG_S_CAUSE, project->id, reason);
     audit_emit(host_audit(project->host), AUDIT_PROJECT_PENDING, KG_STR_NULL,
                AUDIT_V_TEXT(project->id), AUDIT_V_TEXT(reason));
 }

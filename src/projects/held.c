@@ -50,7 +50,7 @@ static void held_say(const struct projects_entry *project, char *const *writers,
     kg_auto(kg_buf_free) struct kg_buf names = {0};
     for (size_t i = 0; writers[i] != NULL; i++)
         kg_buf_printf(&names, "%s%s", i > 0 ? ", " : "", writers[i]);
-    kg_fail(err, KG_E_REFUSED, "a change waits for your yes: %.200s may have made it",
+    kg_fail(err, KG_E_REFUSED, "a change waits for your approval: %" KG_S_PATH " may have made it",
             kg_buf_terminate(&names));
     kg_hint(err, "look at it: kaged project show %s; take it: kaged project reload %s", project->id,
             project->id);
@@ -142,7 +142,8 @@ static bool hold_from_before(struct projects_entry *project, const struct projec
         if (known == NULL || strcmp(known, hash) == 0)
             continue;
         kg_fail(&err, KG_E_REFUSED,
-                "a change waits for your yes: %.200s is not what it was before the daemon was "
+                "a change waits for your approval: %" KG_S_PATH
+                " is not what it was before the daemon was "
                 "started, and a plugin could write it",
                 agent->prompt_file);
         kg_hint(&err, "look at the file, then: kaged project reload %s", project->id);

@@ -267,8 +267,7 @@ static int find_config(const struct hook_call *call, struct kg_str *ret_config, 
     const struct project_use *use = hook_find_use(place.agent, call);
     if (use == NULL ||
         project_process(place.project, use, call->asker->session_id) != call->queue->process)
-        return kg_fail(err, KG_E_NOT_APPLICABLE,
-                       "the agent %s does not use it for this hook any more",
+        return kg_fail(err, KG_E_NOT_APPLICABLE, "the agent %s no longer uses it for this hook",
                        call->asker->agent_path);
     *ret_config = project_config_for(place.project, use, call->queue->process);
     return 0;

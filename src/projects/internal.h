@@ -289,4 +289,7 @@ bool project_hooks_hold(const struct projects *projects, const struct host_proce
 void project_tools_end(struct projects *projects);
 void project_hooks_end(struct projects *projects, const struct host_process *process);
 
+/* A value for a message: JSON, cut; owned. */
+char *projects_knob_shown(const struct kg_node *value, bool hidden);
+
 #endif

@@ -41,7 +41,7 @@ static int say_undeclared(const struct project_resolved *resolved, const char *i
             kg_buf_printf(&others, "%s%s", others.length > 0 ? ", " : "", agent->path);
     }
     if (others.length > 0)
-        kg_hint(err, "it is declared by %.200s", kg_buf_terminate(&others));
+        kg_hint(err, "it is declared by %" KG_S_PATH, kg_buf_terminate(&others));
     else
         kg_hint(err, "no agent of the project declares it");
     return result;
@@ -102,7 +102,7 @@ const struct manifest_knob *projects_knob_find(const struct projects_knobs *knob
     if (found == NULL) {
         const char *nearest = kg_str_nearest(name, names, manifest->knob_count);
         kg_fail(err, KG_E_NOT_FOUND, "plugin %s: it has no knob \"%.*s\"", knobs->name,
-                KG_STR_CUT(name, 64));
+                KG_STR_CUT(name, KG_CUT_NAME));
         if (nearest != NULL)
             kg_hint(err, "did you mean %s?", nearest);
         else
@@ -226,7 +226,7 @@ static int say_unfit(const struct projects_knobs *knobs, const struct manifest_k
     return kg_fail(err, KG_E_INVALID_PARAMS,
                    "knob %s: %s does not fit the config_schema of %s: %.*s%s%.*s", knob->name,
                    value, knobs->plugin, own ? 0 : (int)error->instance_path.length,
-                   error->instance_path.data, own ? "" : " ", KG_STR_CUT(message, 300));
+                   error->instance_path.data, own ? "" : " ", KG_STR_CUT(message, KG_CUT_CAUSE));
 }
 
 /* What was wrong before, elsewhere in the configuration, is not this knob's to fix. */
@@ -456,7 +456,7 @@ static void on_back(struct loop_job *job)
 static void knob_put_back(struct turning *turning, struct kg_str words)
 {
     kg_fail(&turning->err, KG_E_INVALID_CONFIG, "plugin %s refused the knob %s: %.*s",
-            turning->plugin, turning->knob, KG_STR_CUT(words, 250));
+            turning->plugin, turning->knob, KG_STR_CUT(words, KG_CUT_PATH));
     turning->job = (struct loop_job){.run = run_put_back, .done = on_back};
     host_store_job(turning->host, &turning->job);
 }

@@ -2,13 +2,13 @@
  * The bounds that a knob declares. A message names the knob, the bound and the value; a value that
  * is sensitive is never in it. Whether a path exists is not asked here: nothing blocks.
  */
-#include "projects/projects.h"
+#include "projects/internal.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 
 #define SHOWN_MAX  80    /* bytes of a value in a message */
-#define STEP_SLACK 1e-9L /* of a step: one like 0.1 is no binary fraction */
+#define STEP_SLACK 1e-9L /* of a step: one like 0.1 is not a binary fraction */
 
 /* -- telling ----------------------------------------------------------------------------------- */
 
@@ -79,16 +79,17 @@ static int check_bounds(const struct projects_knob_check *check, bool exact, str
     long double value = knob_check_number_of(check->value);
     if (min != NULL && value < knob_check_number_of(min))
         return knob_check_refuse(check, err, "is less than its min, %.*s",
-                                 KG_STR_CUT(min->text, 64));
+                                 KG_STR_CUT(min->text, KG_CUT_NAME));
     if (max != NULL && value > knob_check_number_of(max))
         return knob_check_refuse(check, err, "is more than its max, %.*s",
-                                 KG_STR_CUT(max->text, 64));
+                                 KG_STR_CUT(max->text, KG_CUT_NAME));
     long double start = min ? knob_check_number_of(min) : 0;
     if (step != NULL && knob_check_number_of(step) > 0 &&
         !is_on_step(value - start, knob_check_number_of(step), exact))
-        return knob_check_refuse(
-            check, err, "is none of its steps, which are %.*s apart from %.*s on",
-            KG_STR_CUT(step->text, 64), KG_STR_CUT(min ? min->text : KG_STR("0"), 64));
+        return knob_check_refuse(check, err,
+                                 "is not one of its steps, which are %.*s apart, starting at %.*s",
+                                 KG_STR_CUT(step->text, KG_CUT_NAME),
+                                 KG_STR_CUT(min ? min->text : KG_STR("0"), KG_CUT_NAME));
     return 0;
 }
 
@@ -125,7 +126,7 @@ static int knob_check_enum(const struct projects_knob_check *check, struct kg_er
         return 0;
     kg_auto(kg_buf_free) struct kg_buf choices = {0};
     knob_check_put_choices(&choices, values);
-    return knob_check_refuse(check, err, "is none of its values, which are %.400s",
+    return knob_check_refuse(check, err, "is not one of its values, which are %" KG_S_CAUSE,
                              kg_buf_terminate(&choices));
 }
 
@@ -162,13 +163,13 @@ static int check_multiline(const struct projects_knob_check *check, struct kg_er
     if (result < 0)
         return result;
     if (text.length > 0 && memchr(text.data, '\0', text.length) != NULL)
-        return knob_check_refuse(check, err, "has a NUL in it");
+        return knob_check_refuse(check, err, "contains a NUL");
     if (max != NULL && (long double)knob_check_characters(text) > knob_check_number_of(max))
         return knob_check_refuse(check, err, "has %zu characters, more than its max_length, %.*s",
-                                 knob_check_characters(text), KG_STR_CUT(max->text, 32));
+                                 knob_check_characters(text), KG_STR_CUT(max->text, KG_CUT_NAME));
     if (pattern != NULL && !knob_check_matches(pattern->text, check->value))
         return knob_check_refuse(check, err, "does not match its pattern, %.*s",
-                                 KG_STR_CUT(pattern->text, 200));
+                                 KG_STR_CUT(pattern->text, KG_CUT_PATH));
     return 0;
 }
 
@@ -215,9 +216,9 @@ static int knob_check_model(const struct projects_knob_check *check, struct kg_e
     if (fits)
         return 0;
     result = knob_check_refuse(check, err, "is a model that does not fit its filter, %.*s",
-                               KG_STR_CUT(filter->text, 32));
+                               KG_STR_CUT(filter->text, KG_CUT_NAME));
     kg_hint(err, "a model that is says so in local.toml: %.*s = true",
-            KG_STR_CUT(filter->text, 32));
+            KG_STR_CUT(filter->text, KG_CUT_NAME));
     return result;
 }
 
@@ -233,14 +234,15 @@ static int knob_check_path(const struct projects_knob_check *check, struct kg_er
         return result;
     if (prefixes != NULL && !manifest_knob_allows(check->knob, check->value->text)) {
         knob_check_put_choices(&text, prefixes);
-        return knob_check_refuse(check, err, "has none of its prefixes, which are %.200s",
+        return knob_check_refuse(check, err,
+                                 "does not have one of its prefixes, which are %" KG_S_PATH,
                                  kg_buf_terminate(&text));
     }
     kg_buf_text(&text, "write:fs:");
     kg_buf_str(&text, check->value->text);
     if (capability_parse(kg_buf_view(&text), &capability, &wrong) == 0)
         return 0;
-    result = knob_check_refuse(check, err, "is not a path that a plugin can have%s%.300s",
+    result = knob_check_refuse(check, err, "is not a path that a plugin can have%s%" KG_S_CAUSE,
                                check->hidden ? "" : ": ", check->hidden ? "" : wrong.message);
     kg_hint(err, "write it like config:/memory, without . and ..");
     return result;
@@ -264,6 +266,6 @@ int projects_knob_check(const struct projects_knob_check *check, struct kg_err *
     for (size_t i = 0; i < KG_COUNT(rows); i++)
         if (strcmp(check->knob->type, rows[i].type) == 0)
             return rows[i].check(check, err);
-    return kg_fail(err, KG_E_INVALID_PARAMS, "knob %s: its type, %.64s, is not known",
+    return kg_fail(err, KG_E_INVALID_PARAMS, "knob %s: its type, %" KG_S_NAME ", is not known",
                    check->knob->name, check->knob->type);
 }

@@ -104,7 +104,7 @@ struct projects_entry *projects_find(const struct host *host, struct kg_str id, 
     for (size_t i = 0; i < projects->count; i++)
         ids[i] = projects->items[i]->id;
     const char *nearest = kg_str_nearest(id, ids, projects->count);
-    kg_fail(err, KG_E_NOT_FOUND, "there is no project \"%.*s\"", KG_STR_CUT(id, 64));
+    kg_fail(err, KG_E_NOT_FOUND, "there is no project \"%.*s\"", KG_STR_CUT(id, KG_CUT_NAME));
     if (nearest != NULL)
         kg_hint(err, "did you mean %s?", nearest);
     else
@@ -216,8 +216,7 @@ static int check_identity(const struct host *host, const struct project_load *lo
                     other->id, id);
         else
             kg_fail(err, KG_E_CONFLICT,
-                    "project %s is loaded from %s already, and %s has one of "
-                    "that name, too",
+                    "project %s is already loaded from %s, and %s has a project of the same name",
                     id, other->root, load->location.root);
         return kg_hint(err, "kaged project unload %s, or give one of them another name", other->id);
     }
@@ -233,7 +232,7 @@ static int projects_check_room(const struct project_load *load, struct kg_err *e
         count += projects->items[i]->source->has_root;
     if (!load->source->has_root || count < (size_t)host_config(load->host)->limits_projects)
         return 0;
-    kg_fail(err, KG_E_BUSY, "%zu projects are loaded already", count);
+    kg_fail(err, KG_E_BUSY, "%zu projects are already loaded", count);
     return kg_hint(err, "unload one, or raise limits.projects");
 }
 
@@ -273,7 +272,7 @@ static int projects_add_new(struct project_load *load, struct kg_err *err)
     return 0;
 }
 
-/* Only who asked for it by a path says whether it is watched. */
+/* Only a load by path says whether it is watched. */
 static void note_asked(struct projects_entry *project, const struct project_load *load)
 {
     if (load->kind == PROJECT_LOAD_ASKED) {
@@ -552,7 +551,7 @@ static void projects_on_failed(struct loop_task *task)
     projects_answer(load, NULL, &load->err);
 }
 
-/* Never before the one who asked has returned. */
+/* Never before the caller has returned. */
 static void projects_fail_later(struct project_load *load)
 {
     load->next = host_projects(load->host)->failed;
@@ -568,13 +567,13 @@ static int check_begin(const struct project_load *load, struct kg_err *err)
     if (host_is_stopping(host))
         return kg_fail(err, KG_E_STOPPING, "the daemon is stopping");
     if (path[0] != '/' && (load->source == NULL || load->source->has_root)) {
-        kg_fail(err, KG_E_USAGE, "project %.200s: the path does not start with /", path);
-        return kg_hint(err, "the daemon is in another folder than you");
+        kg_fail(err, KG_E_USAGE, "project %" KG_S_PATH ": the path does not start with /", path);
+        return kg_hint(err, "the daemon runs in another folder than you: write an absolute path");
     }
     if (host_projects(host)->loads < LOADS_MAX)
         return 0;
-    kg_fail(err, KG_E_BUSY, "%d projects are being read already", LOADS_MAX);
-    return kg_hint(err, "try again when one of them is there");
+    kg_fail(err, KG_E_BUSY, "%d projects are already being read", LOADS_MAX);
+    return kg_hint(err, "try again when one of them is done");
 }
 
 static void projects_ask(struct project_load *load, const char *operator_id, projects_fn *on_done,
@@ -808,7 +807,7 @@ static void roots_free(struct kg_map *roots)
 static void projects_free(struct projects *projects)
 {
     size_t count = projects->count;
-    projects->count = 0; /* who is told now that his plugin is gone finds none */
+    projects->count = 0; /* callers told now that their plugin is gone find none */
     project_tools_end(projects);
     project_knobs_end(projects);
     project_waiters_close(projects);

@@ -183,7 +183,7 @@ struct projects_tool_request {
     void (*on_done)(void *data,
                     const struct projects_tool_reply *reply); /* once, never before return */
     peer_progress_fn *on_progress; /* what the plugin says of it until then; NULL: nobody asks */
-    const struct host_asked_ops *asked; /* see host/asks.h; NULL: who calls cannot be asked */
+    const struct host_asked_ops *asked; /* see host/asks.h; NULL: the caller cannot be asked */
     void *data;
 };
 struct projects_tool_call;
@@ -280,7 +280,5 @@ struct projects_knob_check {
 };
 /* Whether it is within the knob's own bounds; KG_E_INVALID_PARAMS names the one that it is not. */
 int projects_knob_check(const struct projects_knob_check *check, struct kg_err *err);
-/* A value for a message: JSON, cut; owned. */
-char *projects_knob_shown(const struct kg_node *value, bool hidden);
 
 #endif

@@ -15,7 +15,8 @@ int projects_enter(struct host *host, struct kg_str id, struct kg_err *err)
     if (host_is_stopping(host))
         return kg_fail(err, KG_E_STOPPING, "the daemon is stopping");
     if (project->state != PROJECTS_ACTIVE) {
-        kg_fail(err, KG_E_REFUSED, "project %s is pending: %.400s", project->id, project->reason);
+        kg_fail(err, KG_E_REFUSED, "project %s is pending: %" KG_S_CAUSE, project->id,
+                project->reason);
         return kg_hint(err, "see what it waits for: kaged project show %s", project->id);
     }
     project->sessions++;

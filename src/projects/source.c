@@ -1,8 +1,8 @@
 /*
  * Where a project comes from, a row each: its file; a folder that has none, whose one agent gets
  * every plugin that the operator has enabled for all projects; or a text that somebody keeps in the
- * state, which has no folder at all. What a project is made of never changes while it is loaded:
- * who writes a file into such a folder has to load it.
+ * state, which has no folder at all. What a project is made of never changes while it is loaded: a
+ * file written into such a folder has to be loaded.
  */
 #include "projects/internal.h"
 #include "store/tree.h"

@@ -139,17 +139,17 @@ static int projects_tool_explain(const struct project_resolved_agent *agent, str
         const struct project_use *use = &agent->uses[i];
         if (is_switched_off(use, name)) {
             kg_fail(err, KG_E_REFUSED, "the tool %.*s is disabled for the agent %s",
-                    KG_STR_CUT(name, 140), agent->path);
+                    KG_STR_CUT(name, KG_CUT_WORD), agent->path);
             return kg_hint(err, "the agent's `tools:` in the project's file switches it off");
         }
         if (use->state != PROJECT_READY && projects_tool_has_prefix(name, plugin_name(use)))
             return kg_fail(err, KG_E_NOT_APPLICABLE,
                            "the tool %.*s cannot be used: the plugin %s of the agent %s is not "
-                           "ready: %.300s",
-                           KG_STR_CUT(name, 140), use->name, agent->path, use->reason);
+                           "ready: %" KG_S_CAUSE,
+                           KG_STR_CUT(name, KG_CUT_WORD), use->name, agent->path, use->reason);
     }
     kg_fail(err, KG_E_METHOD_NOT_FOUND, "the agent %s has no tool \"%.*s\"", agent->path,
-            KG_STR_CUT(name, 140));
+            KG_STR_CUT(name, KG_CUT_WORD));
     hint_tools(agent, err);
     return -EINVAL;
 }

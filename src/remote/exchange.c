@@ -39,7 +39,7 @@ struct exchange {
     CURL *easy; /* NULL while it waits */
     struct curl_slist *headers;
     struct kg_sse *sse;
-    struct kg_buf answer;  /* that is no stream */
+    struct kg_buf answer;  /* that is not a stream */
     struct kg_buf last_id; /* of an event: where to go on from */
     char curl_words[CURL_ERROR_SIZE];
     long status;
@@ -248,16 +248,16 @@ static void remote_exchange_put_reason(const struct exchange *exchange, CURLcode
 {
     long status = exchange->status;
     if (exchange->too_large)
-        kg_buf_text(out, "the server's answer is larger than what kaged takes");
+        kg_buf_text(out, "the server's answer is larger than kaged accepts");
     else if (status == 401)
-        kg_buf_text(out, "needs login: the server answers 401, and takes no request without a key");
+        kg_buf_text(out,
+                    "needs login: the server answers 401, and accepts no request without a key");
     else if (status >= 300 && status < 400)
-        kg_buf_printf(out, "the server sends elsewhere, which is not followed (status %ld)",
-                      status);
+        kg_buf_printf(out, "the server redirects, which is not followed (status %ld)", status);
     else if (status >= 400)
         kg_buf_printf(out, "the server answers with status %ld", status);
     else if (result != CURLE_OK)
-        kg_buf_printf(out, "the server could not be asked: %s",
+        kg_buf_printf(out, "the server could not be reached: %s",
                       fetch_words(exchange->curl_words, result));
     else
         kg_buf_text(out, "the server ended its stream without an answer");
@@ -367,7 +367,7 @@ static void remote_exchange_on_done(void *transfer, CURLcode result)
 
 /* -- sending ----------------------------------------------------------------------------------- */
 
-/* Who closes a modern stream cancels what it was for; a legacy server has to be told. */
+/* Closing a modern stream cancels what it was for; a legacy server has to be told. */
 static void remote_exchange_cancel(struct remote *remote, int64_t id)
 {
     for (struct exchange *at = remote->first, *next; at != NULL; at = next) {

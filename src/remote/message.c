@@ -103,7 +103,7 @@ void remote_put_lines(struct kg_buf *lines, struct kg_str json)
         cursor.at < cursor.end && *cursor.at == '[' && kg_json_check(json, NULL) == KG_JSON_OK;
     if (!is_list) {
         remote_message_put_line(
-            lines, json); /* what is no JSON is noise, which is told of where it is read */
+            lines, json); /* what is not JSON is noise, which is told of where it is read */
         return;
     }
     struct kg_json_cursor inside =

@@ -28,7 +28,7 @@ int schema_compile_fail(struct schema_compiler *compiler, struct schema_step ste
     kg_buf_escaped(&shown, kg_buf_view(&place));
     const char *cut = shown.length > 240 ? "..." : "";
     return kg_fail(compiler->err, KG_E_INVALID_PARAMS, "%u:%u: %.*s%s: %s", node->line,
-                   node->column, KG_STR_CUT(kg_buf_view(&shown), 240), cut, sentence);
+                   node->column, KG_STR_CUT(kg_buf_view(&shown), KG_CUT_PATH), cut, sentence);
 }
 
 /* -- numbering --------------------------------------------------------------------------------- */
@@ -141,7 +141,7 @@ static int compile_adopt(void *data, const struct kg_node *node, struct schema_s
     uint32_t number = schema->count;
     if (number == SCHEMA_SUBSCHEMAS_MAX || ++adoption.depth > SCHEMA_DEPTH_MAX)
         return schema_compile_fail(compiler, step, node,
-                                   "is too much: at most %d subschemas, nested at most %d deep",
+                                   "is too large: at most %d subschemas, nested at most %d deep",
                                    SCHEMA_SUBSCHEMAS_MAX, SCHEMA_DEPTH_MAX);
     compile_make_room(compiler);
     schema->count++;

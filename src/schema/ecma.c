@@ -444,7 +444,7 @@ static bool ecma_term(struct translation *t)
     case '{':
     case '}':
     case ']':
-        return ecma_refuse(t, "{, } and ] stand alone only behind a backslash");
+        return ecma_refuse(t, "{, } and ] must be escaped with a backslash");
     default:
         break;
     }

@@ -37,7 +37,7 @@ static int count_names(struct schema_compiler *compiler, enum schema_keyword key
     if (compiler->name_count <= SCHEMA_NAMES_MAX)
         return 0;
     return schema_compile_fail(compiler, at_keyword(keyword), compiler->at[keyword],
-                               "is too much: at most %d names in a schema", SCHEMA_NAMES_MAX);
+                               "is too large: at most %d names in a schema", SCHEMA_NAMES_MAX);
 }
 
 /* -- values ------------------------------------------------------------------------------------ */
@@ -48,7 +48,8 @@ static int keep_value(struct schema_compiler *compiler, enum schema_keyword keyw
     compiler->value_nodes += schema_value_nodes(value);
     if (compiler->value_nodes > SCHEMA_VALUES_MAX)
         return schema_compile_fail(compiler, at_keyword(keyword), value,
-                                   "is too much: at most %d values in a schema", SCHEMA_VALUES_MAX);
+                                   "is too large: at most %d values in a schema",
+                                   SCHEMA_VALUES_MAX);
     schema_value_copy(compiler->values, value);
     *ret_number = compiler->value_count++;
     return 0;
@@ -225,10 +226,10 @@ static int keep_pattern(struct schema_compiler *compiler, struct schema_step ste
     }
     if (schema->pattern_count > SCHEMA_PATTERNS_MAX ||
         compiler->pattern_bytes > SCHEMA_PATTERNS_BYTES)
-        return schema_compile_fail(compiler, step, node,
-                                   "is too much: at most %d patterns in a schema, of %zu bytes "
-                                   "when compiled",
-                                   SCHEMA_PATTERNS_MAX, SCHEMA_PATTERNS_BYTES);
+        return schema_compile_fail(
+            compiler, step, node,
+            "is too large: at most %d patterns in a schema, of %zu bytes when compiled",
+            SCHEMA_PATTERNS_MAX, SCHEMA_PATTERNS_BYTES);
     *ret_pattern = pattern;
     return 0;
 }
@@ -541,7 +542,7 @@ static int emit_check_id(struct schema_compiler *compiler, const struct kg_node 
         compiler->sources[compiler->number].resource->root == node)
         return 0;
     return schema_compile_fail(compiler, at_keyword(SCHEMA_K_ID), id,
-                               "is too much: at most %d of them, of %d bytes each when resolved",
+                               "is too large: at most %d of them, of %d bytes each when resolved",
                                SCHEMA_RESOURCES_MAX, SCHEMA_URI_MAX);
 }
 

@@ -68,7 +68,7 @@ static char lower(char c)
     return c >= 'A' && c <= 'Z' ? (char)(c | 0x20) : c;
 }
 
-/* The code points of the name, or 0 of them if the text is no Punycode of one. */
+/* The code points of the name, or 0 of them if the text is not Punycode of one. */
 static uint32_t idn_decode(struct kg_str text, uint32_t points[LABEL_MAX])
 {
     uint32_t count = 0;

@@ -143,12 +143,13 @@ static void add_error(const struct schema_published *published, const struct sch
     char text[HINT_MAX];
     const char *hint = hint_of(code, error, root, text);
     if (place.length > 0)
-        kg_problems_add(problems, code->row, error->line, error->column, hint, "%.*s: %.*s",
-                        KG_STR_CUT(((struct kg_str){place.data + 1, place.length - 1}), 100),
-                        KG_STR_CUT(sentence, 600));
+        kg_problems_add(
+            problems, code->row, error->line, error->column, hint, "%.*s: %.*s",
+            KG_STR_CUT(((struct kg_str){place.data + 1, place.length - 1}), KG_CUT_WORD),
+            KG_STR_CUT(sentence, KG_ERR_MESSAGE_MAX));
     else
         kg_problems_add(problems, code->row, error->line, error->column, hint, "%s %.*s",
-                        published->what, KG_STR_CUT(sentence, 600));
+                        published->what, KG_STR_CUT(sentence, KG_ERR_MESSAGE_MAX));
 }
 
 static bool has_nul(struct kg_str text)
@@ -162,12 +163,12 @@ static void find_nul(const struct kg_problem_row *row, const struct kg_node *nod
 {
     bool is_map = node->type == KG_OBJECT;
     if (node->type == KG_STRING && has_nul(node->text))
-        kg_problems_add(problems, row, node->line, node->column, NULL, "the text has a NUL in it");
+        kg_problems_add(problems, row, node->line, node->column, NULL, "the text contains a NUL");
     for (uint32_t i = 0; (is_map || node->type == KG_ARRAY) && i < node->count; i++) {
         const struct kg_member *member = is_map ? &node->members[i] : NULL;
         if (is_map && has_nul(member->key))
             kg_problems_add(problems, row, member->key_line, member->key_column, NULL,
-                            "the key has a NUL in it");
+                            "the key contains a NUL");
         find_nul(row, is_map ? &member->value : &node->items[i], problems);
     }
 }

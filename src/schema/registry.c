@@ -310,7 +310,7 @@ int schema_registry_add(struct schema_registry *registry, struct kg_str uri, str
         return kg_fail(err, KG_E_INVALID_PARAMS, "schema: its URI must have 1 to %d bytes",
                        SCHEMA_URI_MAX);
     if (kg_map_get(registry->indexes[0]->resources, uri) != NULL)
-        return kg_fail(err, KG_E_CONFLICT, "schema %.*s: is registered already", KG_STR_ARG(uri));
+        return kg_fail(err, KG_E_CONFLICT, "schema %.*s: is already registered", KG_STR_ARG(uri));
     struct kg_doc *doc = kg_json_read(json, err);
     if (doc == NULL)
         return kg_wrap(err, -EINVAL, "schema %.*s", KG_STR_ARG(uri));

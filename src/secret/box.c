@@ -85,7 +85,7 @@ int secret_unseal(const struct secret_places *places, struct kg_str context, str
     kg_str_copy(named, id, sizeof(id));
     int result = secret_key_find(places, id, &key, err);
     if (result == -ENOKEY) {
-        kg_fail(err, KG_E_REFUSED, "%s: the key that a value was sealed with is not here",
+        kg_fail(err, KG_E_REFUSED, "%s: the key that a value was sealed with is missing",
                 places->store);
         kg_hint(err, "put it into %s, or set the value again", places->key);
         return -ENOKEY;

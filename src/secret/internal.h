@@ -29,4 +29,13 @@ void secret_box_seal(const struct secret_key *key, struct kg_str context, struct
 bool secret_box_open(const struct secret_key *key, struct kg_str context, struct kg_str text,
                      struct kg_buf *ret_value);
 
+/*
+ * The operator's own program, without a cage and with no other variables than those listed. In its
+ * words {name} is the name, which is added at the end if no word has it. What it prints, without
+ * the last line end, is the value; it is killed with its children at its deadline, or when it
+ * prints too much.
+ */
+int secret_ask_program(const struct local_secrets *program, struct kg_str name,
+                       struct kg_buf *ret_value, struct kg_err *err);
+
 #endif

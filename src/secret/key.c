@@ -67,7 +67,7 @@ static int check_private(const char *path, struct kg_err *err)
 {
     struct stat there;
     if (stat(path, &there) < 0)
-        return kg_fail_errno(err, errno, "key %s: look at it", path);
+        return kg_fail_errno(err, errno, "key %s: stat it", path);
     if ((there.st_mode & 077) == 0 || (there.st_uid == 0 && (there.st_mode & 027) == 0))
         return 0;
     kg_fail(err, KG_E_REFUSED, "key %s: others than its owner can read it", path);
@@ -81,7 +81,7 @@ int secret_key_read(const char *path, struct secret_key *ret_key, struct kg_err 
     const char *end;
     size_t length = 0;
     if (sodium_init() < 0)
-        return kg_fail(err, KG_E_INTERNAL, "key %s: libsodium does not start", path);
+        return kg_fail(err, KG_E_INTERNAL, "key %s: libsodium failed to initialize", path);
     int result = kg_read_file(path, KEY_FILE_BYTES, &text, err);
     if (result == 0)
         result = check_private(path, err);
@@ -95,7 +95,7 @@ int secret_key_read(const char *path, struct secret_key *ret_key, struct kg_err 
         *ret_key = key;
         return 0;
     }
-    kg_fail(err, KG_E_INVALID_CONFIG, "key %s: a key is %d hexadecimal digits", path,
+    kg_fail(err, KG_E_INVALID_CONFIG, "key %s: a key must be %d hexadecimal digits", path,
             SECRET_KEY_BYTES * 2);
     return -EINVAL;
 }
@@ -120,7 +120,7 @@ static int key_write_key(struct kg_buf *text, void *data, struct kg_err *err)
 int secret_key_make(const char *path, enum secret_key_make when, struct kg_err *err)
 {
     if (sodium_init() < 0)
-        return kg_fail(err, KG_E_INTERNAL, "key %s: libsodium does not start", path);
+        return kg_fail(err, KG_E_INTERNAL, "key %s: libsodium failed to initialize", path);
     return edit_file(path, key_write_key, &when, err);
 }
 
@@ -150,7 +150,7 @@ int secret_key_find(const struct secret_places *places, const char *id_or_null,
         result = try_all(places, id_or_null, ret_key, err);
     if (result != -ENOENT)
         return result;
-    kg_fail(err, KG_E_REFUSED, "secrets %s: the key that they were sealed with is not here",
+    kg_fail(err, KG_E_REFUSED, "secrets %s: the key that they were sealed with is missing",
             places->store);
     kg_hint(err, "put it into %s, or remove %s and set the secrets again", places->key,
             places->store);

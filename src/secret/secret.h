@@ -79,15 +79,6 @@ int secret_boxes_rotated(const struct secret_places *places, struct kg_err *err)
 
 /* -- a password manager's program -------------------------------------------------------------- */
 
-/*
- * The operator's own program, without a cage and with no other variables than those listed. In its
- * words {name} is the name, which is added at the end if no word has it. What it prints, without
- * the last line end, is the value; it is killed with its children at its deadline, or when it
- * prints too much.
- */
-int secret_ask_program(const struct local_secrets *program, struct kg_str name,
-                       struct kg_buf *ret_value, struct kg_err *err);
-
 /* -- what local.toml names, looked up ---------------------------------------------------------- */
 
 /* Does not change once it is read, so that any thread may look; freed with its last reference. */

@@ -51,17 +51,18 @@ static struct secret *secret_store_add(struct secrets *secrets, struct kg_str na
 int secret_check(struct kg_str name, struct kg_str value, struct kg_err *err)
 {
     if (!local_is_secret_name(name)) {
-        kg_fail(err, KG_E_USAGE, "\"%.*s\" cannot be the name of a secret", KG_STR_CUT(name, 64));
+        kg_fail(err, KG_E_USAGE, "\"%.*s\" cannot be the name of a secret",
+                KG_STR_CUT(name, KG_CUT_NAME));
         kg_hint(err, "1 to %d letters, digits, \"_\", \"-\" and \".\"", LOCAL_SECRET_NAME_MAX);
         return -EINVAL;
     }
     if (value.length > SECRET_BYTES_MAX)
-        return kg_fail(err, KG_E_TOO_LARGE, "secret %.*s: a secret has at most %d bytes",
+        return kg_fail(err, KG_E_TOO_LARGE, "secret %.*s: a secret may have at most %d bytes",
                        KG_STR_ARG(name), SECRET_BYTES_MAX);
     if (value.length == 0)
         return kg_fail(err, KG_E_USAGE, "secret %.*s: its value is empty", KG_STR_ARG(name));
     if (memchr(value.data, '\0', value.length) != NULL || kg_utf8_valid(value) != value.length) {
-        kg_fail(err, KG_E_USAGE, "secret %.*s: its value is not text: it has %s in it",
+        kg_fail(err, KG_E_USAGE, "secret %.*s: its value is not text: it contains %s",
                 KG_STR_ARG(name),
                 kg_utf8_valid(value) == value.length ? "a NUL byte" : "bytes that are not UTF-8");
         return kg_hint(err, "store it as base64");
@@ -225,7 +226,7 @@ struct change {
 
 static int no_secret(struct kg_str name, struct kg_err *err)
 {
-    return kg_fail(err, KG_E_NOT_FOUND, "there is no secret %.*s", KG_STR_CUT(name, 64));
+    return kg_fail(err, KG_E_NOT_FOUND, "there is no secret %.*s", KG_STR_CUT(name, KG_CUT_NAME));
 }
 
 static int secret_store_change_one(const struct change *change, struct secrets *secrets,
@@ -241,7 +242,7 @@ static int secret_store_change_one(const struct change *change, struct secrets *
         return 0;
     }
     if (there == NULL && secrets->count == SECRET_COUNT_MAX)
-        return kg_fail(err, KG_E_TOO_LARGE, "there are %d secrets, and that is the most",
+        return kg_fail(err, KG_E_TOO_LARGE, "there are %d secrets, which is the maximum",
                        SECRET_COUNT_MAX);
     if (there == NULL)
         there = secret_store_add(secrets, change->name);
@@ -340,7 +341,7 @@ int secret_rotate(const struct secret_places *places, size_t *ret_count, struct 
     struct change change = {.places = places, .key_file = places->next_key};
     int result = 0;
     if (access(places->store, F_OK) < 0)
-        return kg_fail(err, KG_E_NOT_FOUND, "there are no secrets to seal anew");
+        return kg_fail(err, KG_E_NOT_FOUND, "there are no secrets to seal again");
     if (places->credential != NULL) {
         result = rotate_to_credential(&change, err);
     } else {

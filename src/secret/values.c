@@ -85,8 +85,8 @@ static int values_collect(void *data, const struct local_reference *reference,
                        REFERENCES_MAX);
     struct value *value = find_or_add(values, reference->kind, reference->name);
     bool in_table = reference->table.length > 0;
-    char *user = kg_format("%.*s%s%.*s", KG_STR_CUT(reference->section, 64), in_table ? "." : "",
-                           KG_STR_CUT(reference->table, 256));
+    char *user = kg_format("%.*s%s%.*s", KG_STR_CUT(reference->section, KG_CUT_NAME),
+                           in_table ? "." : "", KG_STR_CUT(reference->table, KG_CUT_PATH));
     if (kg_list_has(value->used_by, kg_str(user)))
         free(user);
     else
@@ -117,7 +117,7 @@ static int check_not_shared(const char *path, struct kg_err *err)
 {
     struct stat there;
     if (stat(path, &there) < 0)
-        return kg_fail_errno(err, errno, "look at %s", path);
+        return kg_fail_errno(err, errno, "stat %s", path);
     if ((there.st_uid == geteuid() || there.st_uid == 0) && (there.st_mode & 022) == 0)
         return 0;
     kg_fail(err, KG_E_REFUSED, "%s can be written by others: its [secrets] command is not run",
@@ -228,7 +228,7 @@ static int values_answer(void *data, const struct local_reference *reference,
     const struct value *value = values_find(data, reference->kind, reference->name);
     if (value == NULL) {
         kg_fail(err, KG_E_NOT_FOUND, "%.*s was not named when the file was read",
-                KG_STR_CUT(reference->name, 256));
+                KG_STR_CUT(reference->name, KG_CUT_PATH));
         return kg_hint(err, "kaged reload");
     }
     if (value->text.length == 0) {

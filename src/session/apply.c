@@ -234,7 +234,7 @@ static int supersede(struct writing *writing, uint64_t mark, struct kg_err *err)
         if (result < 0)
             return result;
         if (done != (int64_t)(end - i))
-            return kg_fail(err, KG_E_CONFLICT, "something that was to go was pinned meanwhile");
+            return kg_fail(err, KG_E_CONFLICT, "something to be removed was pinned meanwhile");
     }
     return 0;
 }

@@ -83,7 +83,7 @@ static int plan_cut(struct state *state, const struct session *session, struct k
     if (result < 0)
         return result;
     if (move->act == SESSION_MOVE_REWIND && move->cut == session->entries)
-        return kg_fail(err, KG_E_CONFLICT, "session %s: it stands at that entry already",
+        return kg_fail(err, KG_E_CONFLICT, "session %s: it is already at that entry",
                        session->id.text);
     if (place.count > 0)
         move->entry = place.items[0].id;
@@ -108,7 +108,7 @@ static int check_branch(struct state *state, const struct session *session,
     if (result < 0)
         return result;
     if (branch.number == session->number)
-        return kg_fail(err, KG_E_CONFLICT, "session %s: it stands on that branch already",
+        return kg_fail(err, KG_E_CONFLICT, "session %s: it is already on that branch",
                        session->id.text);
     if (strcmp(branch.left_by.text, session->id.text) != 0) {
         kg_fail(err, KG_E_CONFLICT, "session %s: the branch to return to is a session of its own",
@@ -140,8 +140,8 @@ static int plan_switch(struct state *state, const struct session *session, struc
         return result;
     if (strcmp(other.project_id, session->project_id) != 0 ||
         strcmp(other.operator_id, session->operator_id) != 0)
-        return kg_fail(err, KG_E_NOT_FOUND, "session %.*s: there is none in this project",
-                       KG_STR_CUT(target, 80));
+        return kg_fail(err, KG_E_NOT_FOUND, "session %.*s does not exist in this project",
+                       KG_STR_CUT(target, KG_CUT_NAME));
     move->to = other.branch;
     if (strcmp(other.left_by.text, session->id.text) == 0 || other.number == session->number)
         return check_branch(state, session, move, err);

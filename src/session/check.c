@@ -31,7 +31,7 @@ static unsigned depth_of(struct kg_str json)
 static int check_json(struct kg_str content, struct kg_err *err)
 {
     if (content.length > SESSION_CONTENT_MAX)
-        return kg_fail(err, KG_E_TOO_LARGE, "content: it has %zu bytes, and %d are the most",
+        return kg_fail(err, KG_E_TOO_LARGE, "content: it has %zu bytes, and the maximum is %d",
                        content.length, SESSION_CONTENT_MAX);
     size_t offset = 0;
     enum kg_json_fault fault = kg_json_check(content, &offset);
@@ -58,11 +58,11 @@ static int session_check_content(const struct session_draft *draft, struct kg_er
         return result;
     struct kg_str name;
     if (draft->kind == SESSION_INJECTION && first_byte(draft->content) != '"')
-        return kg_fail(err, KG_E_INVALID_PARAMS, "content: of an injection it is a string");
+        return kg_fail(err, KG_E_INVALID_PARAMS, "content: that of an injection must be a string");
     if (draft->kind == SESSION_TOOL_CALL &&
         (!kg_json_member(draft->content, "name", &name) || name.data[0] != '"'))
         return kg_fail(err, KG_E_INVALID_PARAMS,
-                       "content: of a tool call it is an object with the tool's \"name\"");
+                       "content: that of a tool call must be an object with the tool's \"name\"");
     return 0;
 }
 
@@ -72,8 +72,8 @@ int session_check_agent(const char *agent, struct kg_err *err)
 {
     if (agent != NULL && session_agent_is_valid(kg_str(agent)))
         return 0;
-    kg_fail(err, KG_E_INVALID_PARAMS, "agent path \"%.*s\": it cannot be one",
-            KG_STR_CUT(kg_str(agent ? agent : ""), 80));
+    kg_fail(err, KG_E_INVALID_PARAMS, "\"%.*s\" is not the path of an agent",
+            KG_STR_CUT(kg_str(agent ? agent : ""), KG_CUT_NAME));
     return kg_hint(err, "\"primary\", or \"primary.subagents.NAME\" and so on");
 }
 
@@ -108,7 +108,7 @@ int session_check_draft(const struct session_draft *draft, struct kg_err *err)
         draft->kind != SESSION_INJECTION && !is_task)
         return kg_fail(err, KG_E_INVALID_PARAMS, "kind %s: it has no parent", row->name);
     if (draft->first && draft->parent != NULL)
-        return kg_fail(err, KG_E_INVALID_PARAMS, "first: what has a parent stands behind it");
+        return kg_fail(err, KG_E_INVALID_PARAMS, "first: an entry with a parent comes after it");
     int result = session_check_agent(draft->agent, err);
     if (result == 0)
         result = session_check_source(draft, err);
@@ -120,7 +120,7 @@ static int check_word(const char *what, const char *word, size_t max, struct kg_
     if (word == NULL || word[0] == '\0')
         return kg_fail(err, KG_E_INVALID_PARAMS, "%s: it is missing", what);
     if (strlen(word) > max)
-        return kg_fail(err, KG_E_TOO_LARGE, "%s: %zu bytes are the most", what, max);
+        return kg_fail(err, KG_E_TOO_LARGE, "%s: the maximum is %zu bytes", what, max);
     if (kg_utf8_valid(kg_str(word)) != strlen(word))
         return kg_fail(err, KG_E_INVALID_PARAMS, "%s: not UTF-8", what);
     return 0;
@@ -134,8 +134,7 @@ int session_check_new(const struct session_new *new, struct kg_err *err)
     if (result == 0)
         result = check_word("workdir", new->workdir, SESSION_WORKDIR_MAX, err);
     if (result == 0 && new->workdir[0] != '/')
-        result =
-            kg_fail(err, KG_E_INVALID_PARAMS, "workdir %s: it has to be absolute", new->workdir);
+        result = kg_fail(err, KG_E_INVALID_PARAMS, "workdir %s: it must be absolute", new->workdir);
     if (result == 0 && new->title != NULL)
         result = check_word("title", new->title, SESSION_TITLE_MAX, err);
     if (result == 0 && new->seat != NULL)

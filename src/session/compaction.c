@@ -139,7 +139,7 @@ static size_t count_goes(const struct session_compaction *compaction)
 
 /* -- making one -------------------------------------------------------------------------------- */
 
-/* Marks and events are no part of a context; superseded ones no longer. */
+/* Marks and events are not part of a context; superseded ones no longer. */
 static void leave_visible(struct session_entries *entries)
 {
     size_t count = 0;
@@ -187,7 +187,7 @@ static int compaction_check_options(const struct session_compaction_options *opt
 {
     if (planners[options->strategy] != NULL)
         return 0;
-    return kg_fail(err, KG_E_INVALID_PARAMS, "compaction: by %s nothing goes",
+    return kg_fail(err, KG_E_INVALID_PARAMS, "compaction: %s removes nothing",
                    session_strategy_names[options->strategy]);
 }
 
@@ -203,7 +203,7 @@ int session_compaction_new(struct session_entries *entries,
     compaction->session = kg_strdup("");
     compaction->agent = kg_strdup("primary");
     if (count_goes(compaction) == 0)
-        return kg_fail(err, KG_E_CONFLICT, "compaction: there is nothing that may go");
+        return kg_fail(err, KG_E_CONFLICT, "compaction: nothing may be removed");
     *ret_compaction = kg_steal(&compaction);
     return 0;
 }
@@ -264,8 +264,8 @@ int session_compaction_read(struct state *state, const char *id, const char *age
     compaction->agent = kg_strdup(agent);
     compaction->generation = generation;
     if (count_goes(compaction) == 0) {
-        kg_fail(err, KG_E_CONFLICT,
-                "session %s: compact %s: there is nothing in its context that may go", id, agent);
+        kg_fail(err, KG_E_CONFLICT, "session %s: compact %s: nothing in its context may be removed",
+                id, agent);
         return kg_hint(
             err,
             "the first message, the last %u turns and what is pinned stay; fewer turns with "

@@ -129,7 +129,7 @@ static int compactor_find(struct reading *reading, struct kg_str id, size_t *ret
     const struct session_entry *entry = kg_map_get(reading->ids, kg_buf_view(&text));
     if (entry == NULL)
         return compactor_invalid(reading, "no message has the id \"%.*s\"",
-                                 KG_STR_CUT(kg_buf_view(&text), 40));
+                                 KG_STR_CUT(kg_buf_view(&text), KG_CUT_NAME));
     *ret_at = (size_t)(entry - reading->compaction->entries.items);
     return 0;
 }
@@ -180,12 +180,12 @@ static int take_new(struct reading *reading, const struct message *message)
     while (role < KG_COUNT(roles) && !role_is(message->role, roles[role]))
         role++;
     if (role == KG_COUNT(roles))
-        return compactor_invalid(reading, "a new message's role is system, user or assistant");
+        return compactor_invalid(reading, "a new message's role must be system, user or assistant");
     if (!is_new_kind(message->kind))
         return compactor_invalid(reading,
                                  "a new message must not be a tool call or the result of one");
     if (!compactor_decode(message->content, &text))
-        return compactor_invalid(reading, "a new message's content is a string");
+        return compactor_invalid(reading, "a new message's content must be a string");
     if (reading->additions.count == SESSION_NEW_MAX)
         return compactor_invalid(reading, "it has more than %d new messages", SESSION_NEW_MAX);
     additions_add(&reading->additions, reading->last, roles[role], kg_buf_view(&text));
@@ -254,8 +254,8 @@ static int check_between(struct reading *reading)
             open = partner > i ? open + 1 : open - 1;
         for (; addition < additions->count && additions->items[addition].after == i; addition++)
             if (open > 0)
-                return compactor_invalid(
-                    reading, "a new message stands between a tool's call and its result");
+                return compactor_invalid(reading,
+                                         "a new message is between a tool's call and its result");
     }
     return 0;
 }

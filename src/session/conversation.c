@@ -37,7 +37,7 @@ static void conversation_put_value(struct kg_str json, struct kg_buf *text)
                                      text->data + text->length);
 }
 
-/* One part of a message; of what is no text only its kind is told. */
+/* One part of a message; of what is not text only its kind is told. */
 static void conversation_put_part(struct kg_str part, struct kg_buf *text)
 {
     struct kg_str member, type;
@@ -175,7 +175,7 @@ static void put_leading(struct walk *walk, const char *prompt_or_null)
 
 /* -- messages ---------------------------------------------------------------------------------- */
 
-/* Texts may come from anywhere: what is not UTF-8 does not get this far, it is no JSON. */
+/* Texts may come from anywhere: what is not UTF-8 does not get this far, it is not JSON. */
 static bool conversation_put_content(struct walk *walk, const struct session_entry *entry)
 {
     kg_auto(kg_buf_free) struct kg_buf text = {0};

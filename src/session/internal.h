@@ -117,4 +117,7 @@ struct session_entry session_addition_entry(const struct session_compaction *com
 /* Whether two valid JSON texts mean the same: members in any order, numbers by value. */
 bool session_same_json(struct kg_str a, struct kg_str b);
 
+/* "primary", "primary.subagents.NAME", ... */
+bool session_agent_is_valid(struct kg_str path);
+
 #endif

@@ -75,7 +75,7 @@ int session_entry_write(struct state *state, struct session *session, struct ses
                         struct kg_err *err)
 {
     if (session->entries >= SESSION_ENTRIES_MAX)
-        return kg_fail(err, KG_E_TOO_LARGE, "session %s: it has %d entries, which is the most",
+        return kg_fail(err, KG_E_TOO_LARGE, "session %s: it has %d entries, which is the maximum",
                        session->id.text, SESSION_ENTRIES_MAX);
     entry->seq = ++session->entries;
     if (entry->id.text[0] == '\0')
@@ -115,7 +115,7 @@ static int place_first(struct state *state, const struct session *session,
         if (!drafts[i].first)
             continue;
         if (places.agent != NULL && strcmp(places.agent, drafts[i].agent) != 0)
-            return kg_fail(err, KG_E_INVALID_PARAMS, "first: in one go of one agent only");
+            return kg_fail(err, KG_E_INVALID_PARAMS, "first: only in one go, for one agent");
         places.agent = drafts[i].agent;
         firsts++;
     }

@@ -51,8 +51,8 @@ static void visit_list(void *data, const struct state_session *row)
 
 static int no_session(struct kg_str id, struct kg_err *err)
 {
-    kg_fail(err, KG_E_NOT_FOUND, "session %.*s: there is none", KG_STR_CUT(id, 80));
-    kg_hint(err, "kaged session list shows those that there are");
+    kg_fail(err, KG_E_NOT_FOUND, "session %.*s does not exist", KG_STR_CUT(id, KG_CUT_NAME));
+    kg_hint(err, "kaged session list shows all sessions");
     return -ENOENT;
 }
 
@@ -74,7 +74,7 @@ int session_load_branch(struct state *state, const char *branch, struct session 
     struct session session = {0};
     int result = state_session_of_branch(state, branch, visit_one, &session, err);
     if (result == 0 && session.number == 0)
-        return kg_fail(err, KG_E_NOT_FOUND, "branch %.80s: there is none", branch);
+        return kg_fail(err, KG_E_NOT_FOUND, "branch %" KG_S_NAME " does not exist", branch);
     if (result == 0)
         *ret_session = session;
     return result;
@@ -130,8 +130,8 @@ int session_find(struct state *state, struct kg_str id, struct session *ret_sess
     if (found.count == 0)
         return no_session(id, err);
     if (found.count > 1) {
-        kg_fail(err, KG_E_CONFLICT, "session %.*s: several begin so, %s and %s among them",
-                KG_STR_CUT(id, 40), found.items[0].id.text, found.items[1].id.text);
+        kg_fail(err, KG_E_CONFLICT, "session %.*s: several begin like this, %s and %s among them",
+                KG_STR_CUT(id, KG_CUT_NAME), found.items[0].id.text, found.items[1].id.text);
         return kg_hint(err, "give more of its id");
     }
     *ret_session = found.items[0];
@@ -141,8 +141,8 @@ int session_find(struct state *state, struct kg_str id, struct session *ret_sess
 
 static int no_entry(const struct session *session, struct kg_str id, struct kg_err *err)
 {
-    kg_fail(err, KG_E_NOT_FOUND, "session %s: entry %.*s: there is none", session->id.text,
-            KG_STR_CUT(id, 80));
+    kg_fail(err, KG_E_NOT_FOUND, "session %s has no entry %.*s", session->id.text,
+            KG_STR_CUT(id, KG_CUT_NAME));
     kg_hint(err, "kaged session show %s lists them", session->id.text);
     return -ENOENT;
 }
@@ -166,8 +166,8 @@ int session_entry_named(struct state *state, const struct session *session, stru
     if (found.count == 0)
         return no_entry(session, id, err);
     if (found.count > 1) {
-        kg_fail(err, KG_E_CONFLICT, "session %s: entry %.*s: several begin so", session->id.text,
-                KG_STR_CUT(id, 40));
+        kg_fail(err, KG_E_CONFLICT, "session %s: entry %.*s: several begin like this",
+                session->id.text, KG_STR_CUT(id, KG_CUT_NAME));
         return kg_hint(err, "give more of its id");
     }
     *ret_entries = found;

@@ -68,8 +68,6 @@ const struct session_kind_row *session_kind_row(enum session_kind kind);
 /* False: no such name. */
 bool session_kind_find(struct kg_str name, enum session_kind *ret_kind);
 bool session_role_find(struct kg_str name, enum session_role *ret_role);
-/* "primary", "primary.subagents.NAME", ... */
-bool session_agent_is_valid(struct kg_str path);
 
 /* -- sessions ---------------------------------------------------------------------------------- */
 
@@ -253,7 +251,7 @@ int session_transcript_read(struct state *state, const char *id, const char *age
 
 /*
  * A new session with all up to and with an entry, in the state that it was in then; an undone
- * compaction stays undone. At a mark: all before that compaction. What a compaction made is no
+ * compaction stays undone. At a mark: all before that compaction. What a compaction made is not a
  * place to fork at. Without an entry (empty): with all that there is.
  */
 int session_fork(struct state *state, const char *id, struct kg_str entry, const char *operator_id,
@@ -456,7 +454,7 @@ const char *session_compaction_summary(const struct session_compaction *compacti
 
 enum session_fault {
     SESSION_FAULT_NONE,
-    SESSION_FAULT_INVALID, /* it is no CompactorResult, or one that contradicts itself */
+    SESSION_FAULT_INVALID, /* it is not a CompactorResult, or one that contradicts itself */
     SESSION_FAULT_DROPPED_ALWAYS_KEEP, /* it leaves out what has to stay */
 };
 extern const char *const session_fault_names[]; /* for the audit log */
@@ -477,8 +475,9 @@ void session_compaction_fall_back(struct session_compaction *compaction, const c
 int session_compaction_apply(struct state *state, struct session_compaction *compaction,
                              struct session_added *ret_mark, struct kg_err *err);
 /*
- * The strategy checkpoint, which is no plan: a mark, and the session is stopped until it is resumed
- * or compacted. With `once`: not if there was one since the last compaction; *ret_marked tells.
+ * The strategy checkpoint, which is not a plan: a mark, and the session is stopped until it is
+ * resumed or compacted. With `once`: not if there was one since the last compaction; *ret_marked
+ * tells.
  */
 int session_checkpoint(struct state *state, const char *id, const char *agent, const char *trigger,
                        bool once, struct session_added *ret_mark, bool *ret_marked,

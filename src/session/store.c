@@ -76,8 +76,8 @@ static bool run_in_place(struct lane *lane, struct session_job *job, struct kg_e
 }
 
 /*
- * SQLite's lock knows no queue: who has had it leaves others the time to find it free, half as long
- * as it was held. While nothing is to be written it is free anyway.
+ * SQLite's lock knows no queue: a holder leaves others the time to find it free, half as long as it
+ * was held. While nothing is to be written it is free anyway.
  */
 static void wait_for_turn(struct lane *lane)
 {

@@ -133,7 +133,7 @@ static int snapshot_fail(const struct snapshot_run *run, struct helper_run_resul
     if (result->timed_out)
         return kg_fail(err, KG_E_BUSY, "snapshot of %s: it took too long", run->folder);
     return kg_fail(err, KG_E_IO, "snapshot of %s: %.*s", run->folder,
-                   KG_STR_CUT(words.length > 0 ? words : KG_STR("it failed"), 300));
+                   KG_STR_CUT(words.length > 0 ? words : KG_STR("it failed"), KG_CUT_CAUSE));
 }
 
 static bool is_id(struct kg_str text)
@@ -159,8 +159,7 @@ static int snapshot_own_tell(const struct snapshot_run *run, struct helper_run_r
         !kg_json_member(kg_buf_view(&result->out), "left_out", &left_out) ||
         !kg_json_member(kg_buf_view(&result->out), "changes", &changes) || !is_list(left_out) ||
         !is_list(changes))
-        return kg_fail(err, KG_E_IO, "snapshot of %s: what was said of it makes no sense",
-                       run->folder);
+        return kg_fail(err, KG_E_IO, "snapshot of %s: its report makes no sense", run->folder);
     kg_auto(kg_free) char *text = kg_str_dup(tree);
     const struct snapshot_result told = {
         .way = kg_str_is(kg_node_text(doc->root, "way"), "git") ? "git" : "copy",
@@ -197,7 +196,7 @@ struct snapshot_run *snapshot_start(const struct snapshot_place *place,
 {
     kg_auto(kg_free) char *store = kg_path_join(place->store, wanted->session);
     if (place->facts == NULL) {
-        kg_fail(err, KG_E_REFUSED, "no cage can be built here, and so no snapshot be made");
+        kg_fail(err, KG_E_REFUSED, "no cage can be built here, so no snapshot can be made");
         return NULL;
     }
     if (kg_make_dirs(store, 0700, err) < 0)

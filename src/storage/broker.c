@@ -354,8 +354,8 @@ int storage_ask(struct storage *storage, const struct storage_request *request, 
     if (check_damaged(storage, err) < 0)
         return -EINVAL;
     if (waiting >= storage->place->limits.requests_max)
-        return kg_fail(err, KG_E_BUSY, "plugin %s: %u storage requests wait already", storage->name,
-                       waiting);
+        return kg_fail(err, KG_E_BUSY, "plugin %s: %u storage requests are already waiting",
+                       storage->name, waiting);
     struct ask *ask = kg_alloc(sizeof(*ask));
     *ask = (struct ask){storage, request->whose, request->on_done, request->data};
     const struct helper_request asked = {
@@ -381,7 +381,7 @@ static bool is_whose(const void *data, const void *whose)
 void storage_drop(struct storage *storage, const void *whose)
 {
     struct kg_err err = {0};
-    kg_fail(&err, KG_E_CANCELLED, "plugin %s: who asked its storage is gone", storage->name);
+    kg_fail(&err, KG_E_CANCELLED, "plugin %s: the caller of its storage is gone", storage->name);
     helper_refuse_some(storage->helper, is_whose, whose, &err);
 }
 

@@ -68,7 +68,7 @@ struct storage_request {
 int storage_ask(struct storage *storage, const struct storage_request *request, struct kg_err *err);
 
 /*
- * Who asked is gone: what waits is answered at once with an error, and what its process has been
+ * The caller is gone: what waits is answered at once with an error, and what its process has been
  * given is killed if that takes longer than a moment.
  */
 void storage_drop(struct storage *storage, const void *whose);

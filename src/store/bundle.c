@@ -134,7 +134,7 @@ static void bundle_put_default(struct bundle *bundle, struct kg_json_writer *jso
             bundle,
             "its setting %.*s has no default here: what the bundle has is a place in your "
             "home, or of another type",
-            KG_STR_CUT(member->key, 64));
+            KG_STR_CUT(member->key, KG_CUT_NAME));
     if (kg_node_is_true(&member->value, "required"))
         return;
     kg_json_key(json, "default");
@@ -177,7 +177,7 @@ static int bundle_put_setting(struct bundle *bundle, struct kg_json_writer *json
         return bundle_refuse(bundle, "user_config", "the name of a setting is not plain text");
     if (type == NULL)
         return kg_fail(bundle->err, KG_E_INVALID_SOURCE,
-                       "user_config: the setting %.*s is of no type that kaged knows",
+                       "user_config: the setting %.*s has a type that kaged does not know",
                        KG_STR_ARG(member->key));
     bool multiple = kg_node_is_true(setting, "multiple") && type->value == KG_STRING;
     kg_auto(kg_buf_free) struct kg_buf key = {0};
@@ -272,7 +272,7 @@ static int bundle_put_place(struct bundle *bundle, struct kg_str inside, struct 
     }
     if (!kg_str_starts(inside, prefix)) {
         bundle_remark(bundle, "${%.*s} means nothing here, and stays as it is",
-                      KG_STR_CUT(inside, 64));
+                      KG_STR_CUT(inside, KG_CUT_NAME));
         kg_buf_printf(out, "${%.*s}", KG_STR_ARG(inside));
         return 0;
     }
@@ -282,7 +282,7 @@ static int bundle_put_place(struct bundle *bundle, struct kg_str inside, struct 
     if (setting == NULL)
         return kg_fail(bundle->err, KG_E_INVALID_SOURCE,
                        "it is started with ${user_config.%.*s}, and has no such setting",
-                       KG_STR_CUT(key, 64));
+                       KG_STR_CUT(key, KG_CUT_NAME));
     kg_buf_text(out, "${config.");
     bundle_put_key(out, key, &setting->value);
     kg_buf_char(out, '}');
@@ -296,7 +296,7 @@ static int translate(struct bundle *bundle, const char *what, const struct kg_no
     if (node->type != KG_STRING || node->text.length > WORD_MAX)
         return bundle_refuse(bundle, what, "it is not a text, or too long");
     if (!kg_str_is_plain(node->text))
-        return bundle_refuse(bundle, what, "there is a character in it that is not seen");
+        return bundle_refuse(bundle, what, "it contains an invisible character");
     struct kg_str rest = node->text;
     while (rest.length > 0) {
         const char *begin = memmem(rest.data, rest.length, "${", 2);
@@ -428,7 +428,7 @@ static int bundle_check_type(const struct bundle *bundle, const struct kg_node *
     if (kg_str_is(type, "uv"))
         return bundle_refuse(bundle, "server",
                              "its type is uv, which fetches what it needs when it is started");
-    return bundle_refuse(bundle, "server", "its type is none of node, python and binary");
+    return bundle_refuse(bundle, "server", "its type is not one of node, python and binary");
 }
 
 static int check_platform(struct bundle *bundle, const struct kg_node *server)
@@ -444,7 +444,7 @@ static int check_platform(struct bundle *bundle, const struct kg_node *server)
     return 0;
 }
 
-/* "v1.2" is 1.2.0. Owned; NULL: it is no version at all. */
+/* "v1.2" is 1.2.0. Owned; NULL: it is not a version at all. */
 static char *bundle_version_of(struct kg_str text)
 {
     static const char *const ends[] = {"", ".0", ".0.0"};
@@ -483,7 +483,7 @@ static void bundle_put_manifest(struct bundle *bundle, struct kg_buf *out)
     kg_auto(kg_doc_cleanup) struct kg_doc *config = schema_of(&bundle->config_schema);
     kg_auto(kg_doc_cleanup) struct kg_doc *system = schema_of(&bundle->system_config_schema);
     if (version == NULL)
-        bundle_remark(bundle, "its version is not like 1.2.3: it is taken for 0.0.0");
+        bundle_remark(bundle, "its version is not of the form 1.2.3: 0.0.0 is used");
     store_server_manifest(
         &(struct store_server){
             .name = slug ? slug : "server",

@@ -139,7 +139,8 @@ int store_consent_check(const struct store_offer *offer, const struct store_cons
                         struct kg_err *err)
 {
     if (consent->hash == NULL || strcmp(consent->hash, offer->hash) != 0)
-        return kg_fail(err, KG_E_CONFLICT, "plugin %s: the yes is for other files than these (%s)",
+        return kg_fail(err, KG_E_CONFLICT,
+                       "plugin %s: the approval is for other files than these (%s)",
                        offer->manifest->name, offer->hash);
     int result = store_check_source(offer, consent->replace_source, err);
     if (result < 0 || !store_offer_widens(offer) || consent->allow_new_capabilities)
@@ -147,7 +148,7 @@ int store_consent_check(const struct store_offer *offer, const struct store_cons
     result =
         kg_fail(err, KG_E_REFUSED, "plugin %s asks for %zu new capabilit%s", offer->manifest->name,
                 offer->capabilities_new, offer->capabilities_new == 1 ? "y" : "ies");
-    kg_hint(err, "new capabilities need a yes of their own: --allow-new-capabilities");
+    kg_hint(err, "new capabilities need an approval of their own: --allow-new-capabilities");
     return result;
 }
 

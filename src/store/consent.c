@@ -4,6 +4,7 @@
  * consent_approve with the hash of what was shown.
  */
 #include "store/consent_internal.h"
+#include "store/internal.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -135,8 +136,8 @@ struct consent *consent_find(const struct consent_queue *queue, struct kg_str id
     for (size_t i = 0; i < queue->count; i++)
         if (kg_str_is(id, queue->items[i]->id.text))
             return queue->items[i];
-    kg_fail(err, KG_E_NOT_FOUND, "there is no consent \"%.*s\"", KG_STR_CUT(id, 64));
-    kg_hint(err, "see which there are: kaged project consent list");
+    kg_fail(err, KG_E_NOT_FOUND, "there is no consent \"%.*s\"", KG_STR_CUT(id, KG_CUT_NAME));
+    kg_hint(err, "list them with: kaged project consent list");
     return NULL;
 }
 
@@ -201,7 +202,7 @@ static int consent_check_room(const struct consent_queue *queue, struct kg_err *
         open += !consent_state_is_settled(queue->items[i]->state);
     if (open < queue->parts.limits.open_max)
         return 0;
-    kg_fail(err, KG_E_BUSY, "%zu consents wait for an answer already", open);
+    kg_fail(err, KG_E_BUSY, "%zu consents are already waiting for an answer", open);
     return kg_hint(err, "answer them: kaged project consent list");
 }
 
@@ -259,8 +260,8 @@ static int check_fetch(const struct consent *consent, const char *source, struct
     }
     if (count_state(consent->queue, CONSENT_FETCHING) < FETCHES_MAX)
         return 0;
-    kg_fail(err, KG_E_BUSY, "%d plugins are being fetched already", FETCHES_MAX);
-    return kg_hint(err, "try again when one of them is there");
+    kg_fail(err, KG_E_BUSY, "%d plugins are already being fetched", FETCHES_MAX);
+    return kg_hint(err, "try again when one of them is done");
 }
 
 static int start_fetching(struct consent *consent, const char *source, const char *base,
@@ -342,7 +343,7 @@ static int check_server(const struct consent_wish *wish, struct kg_err *err)
     if (wish->source != NULL && store_source_makes_manifest(wish->source))
         return 0;
     kg_fail(err, KG_E_USAGE,
-            "source %.200s: a plugin has its name and its arguments from its "
+            "source %" KG_S_PATH ": a plugin has its name and its arguments from its "
             "manifest",
             wish->source ? wish->source : "");
     return kg_hint(
@@ -357,7 +358,8 @@ static int consent_check_request(const struct consent_request *request, struct k
         !is_bounded(wish->version) || !is_bounded(request->project))
         return kg_fail(err, KG_E_TOO_LARGE, "a text is longer than %d bytes", TEXT_MAX);
     if (wish->plugin != NULL && !manifest_package_is_valid(kg_str(wish->plugin)))
-        return kg_fail(err, KG_E_USAGE, "\"%.64s\" cannot be the name of a plugin", wish->plugin);
+        return kg_fail(err, KG_E_USAGE, "\"%" KG_S_NAME "\" cannot be the name of a plugin",
+                       wish->plugin);
     if (wish->plugin == NULL && (request->project != NULL || wish->source == NULL))
         return kg_fail(err, KG_E_USAGE, "neither a plugin nor a source is named");
     int result = check_server(wish, err);
@@ -524,9 +526,10 @@ static int consent_check_answer(const struct consent *consent, const struct cons
         return result;
     kg_auto(kg_buf_free) struct kg_buf list = {0};
     list_new_capabilities(offer, &list);
-    kg_fail(err, KG_E_REFUSED, "plugin %s %s wants capabilities that it does not have: %.400s",
+    kg_fail(err, KG_E_REFUSED,
+            "plugin %s %s wants capabilities that it does not have: %" KG_S_CAUSE,
             offer->manifest->name, offer->manifest->version, kg_buf_terminate(&list));
-    return kg_hint(err, "they need a yes of their own: allow_new_capabilities");
+    return kg_hint(err, "they need an approval of their own: allow_new_capabilities");
 }
 
 /* Files that the operator approved already need no second yes. */

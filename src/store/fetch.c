@@ -180,7 +180,7 @@ static void fetch_run_job(struct loop_job *job)
 {
     struct store_fetch *fetch = KG_CONTAINER(job, struct store_fetch, job);
     if (fetch->error.code == KG_OK && store_fetch_check(fetch, &fetch->error) < 0)
-        kg_wrap(&fetch->error, -EINVAL, "what was fetched from %.300s", fetch->source.text);
+        kg_wrap(&fetch->error, -EINVAL, "what was fetched from %" KG_S_CAUSE, fetch->source.text);
     if (fetch->error.code != KG_OK)
         discard(fetch);
 }
@@ -210,9 +210,9 @@ static void begin_job(struct store_fetch *fetch)
 
 static int fail_time(const struct store_fetch *fetch, struct kg_err *err)
 {
-    kg_fail(err, KG_E_TOO_LARGE, "it is not done after %llu s",
+    kg_fail(err, KG_E_TOO_LARGE, "it was not done after %llu s",
             (unsigned long long)(fetch->limits.timeout_ms + 999) / 1000);
-    return kg_hint(err, "limits.install_timeout_ms of config.toml is the time that it has");
+    return kg_hint(err, "limits.install_timeout_ms of config.toml is the limit");
 }
 
 /* Without a word of its own about it. */
@@ -226,13 +226,16 @@ static int explain_end(const struct helper_run_result *result, struct kg_err *er
     kg_buf_escaped(&shown, said);
     snprintf(words, sizeof(words), "%s%s", shown.length > 0 ? ": " : "", kg_buf_terminate(&shown));
     if (result->how.memory_kills > 0)
-        return kg_fail(err, KG_E_TOO_LARGE, "it takes more memory to unpack than there is for it");
+        return kg_fail(err, KG_E_TOO_LARGE, "it takes more memory to unpack than is allowed");
     if (!result->how.built)
-        return kg_fail(err, KG_E_CAGE, "the cage of kaged-unpack could not be built%.400s", words);
+        return kg_fail(err, KG_E_CAGE, "the cage of kaged-unpack could not be built%" KG_S_CAUSE,
+                       words);
     if (result->how.signal != 0)
-        return kg_fail(err, KG_E_INVALID_SOURCE, "kaged-unpack was ended by signal %d (%s)%.300s",
-                       result->how.signal, strsignal(result->how.signal), words);
-    return kg_fail(err, KG_E_INTERNAL, "kaged-unpack left with code %d without a reason%.300s",
+        return kg_fail(err, KG_E_INVALID_SOURCE,
+                       "kaged-unpack was ended by signal %d (%s)%" KG_S_CAUSE, result->how.signal,
+                       strsignal(result->how.signal), words);
+    return kg_fail(err, KG_E_INTERNAL,
+                   "kaged-unpack exited with code %d without a reason%" KG_S_CAUSE,
                    result->how.exit_code, words);
 }
 
@@ -240,8 +243,7 @@ static int fetch_judge(const struct store_fetch *fetch, const struct helper_run_
                        struct kg_err *err)
 {
     if (fetch->noisy)
-        return kg_fail(err, KG_E_INVALID_SOURCE,
-                       "kaged-unpack said something else than it should, and was ended");
+        return kg_fail(err, KG_E_INVALID_SOURCE, "kaged-unpack broke its protocol, and was ended");
     if (result->timed_out)
         return fail_time(fetch, err);
     if (fetch->words.error.code != KG_OK) {
@@ -266,7 +268,7 @@ static bool run_is_over(struct store_fetch *fetch, const struct kg_err *err_or_n
 static void finish_run(struct store_fetch *fetch)
 {
     if (fetch->error.code != KG_OK)
-        kg_wrap(&fetch->error, -EINVAL, "%.300s", fetch->source.text);
+        kg_wrap(&fetch->error, -EINVAL, "%" KG_S_CAUSE, fetch->source.text);
     begin_job(fetch);
 }
 
@@ -364,11 +366,11 @@ static int judge_look(struct store_fetch *fetch, const struct helper_run_result 
                       struct kg_err *err)
 {
     if (result->timed_out)
-        return kg_fail(err, KG_E_IO, "npm does not tell its settings in time");
+        return kg_fail(err, KG_E_IO, "npm did not report its settings in time");
     if (!result->how.built || result->how.exit_code != 0) {
         kg_auto(kg_buf_free) struct kg_buf shown = {0};
         kg_buf_escaped(&shown, kg_buf_view(&result->err));
-        return kg_fail(err, KG_E_INVALID_CONFIG, "npm does not tell its settings: %.300s",
+        return kg_fail(err, KG_E_INVALID_CONFIG, "npm did not report its settings: %" KG_S_CAUSE,
                        kg_buf_terminate(&shown));
     }
     int read = npm_look_read(fetch->npm, fetch->work, kg_buf_view(&result->out), err);
@@ -464,7 +466,7 @@ int store_fetch(struct store *store, const struct store_source *source,
     store->fetches++;
     result = fetch_begin(store, fetch, err);
     if (result < 0) {
-        kg_wrap(err, result, "%.300s", source->text);
+        kg_wrap(err, result, "%" KG_S_CAUSE, source->text);
         fetch_free(fetch);
         return result;
     }

@@ -14,7 +14,7 @@ struct fetch_words {
     store_progress_fn *on_progress;
     void *data;
 };
-/* False: that was no line that it should say, or one too many. */
+/* False: that was not a line that it should send, or one too many. */
 bool fetch_words_take(struct fetch_words *words, struct kg_str bytes);
 void fetch_words_free(struct fetch_words *words);
 

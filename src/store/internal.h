@@ -4,6 +4,7 @@
 
 #include "config/edit.h"
 #include "config/local.h"
+#include "store/pack.h"
 #include "store/store.h"
 
 #include <pthread.h>
@@ -203,5 +204,27 @@ static inline int store_step(const char *step)
     return 0;
 }
 #endif
+
+/* Whether a name in plugins/ is that of a plugin's folder, and not the store's own or a file's. */
+bool store_name_is_plugin(const char *name);
+/* Whether it means an MCP server, for which a manifest is made if it has none. */
+bool store_source_makes_manifest(const char *text);
+/* Those that were added, a list of texts. */
+void store_offer_added_json(const struct store_offer *offer, struct kg_json_writer *json);
+/* KG_E_REFUSED: it would take the place of a plugin from another source, and nobody said yes. */
+int store_check_source(const struct store_offer *offer, bool replace_source, struct kg_err *err);
+
+/* -- a package of a folder: manifest.json, see pack_json.c, and the ZIP, see pack_zip.c -------- */
+
+/* Fails for a server that is somewhere else. */
+int pack_put_json(const struct manifest *manifest, struct kg_buf *out, char ***ret_remarks,
+                  struct kg_err *err);
+struct pack_zip;
+struct pack_zip *pack_zip_new(int fd); /* borrowed */
+int pack_zip_add(struct pack_zip *zip, const char *path, bool is_program, struct kg_str bytes,
+                 struct kg_err *err);
+/* Writes its directory. */
+int pack_zip_end(struct pack_zip *zip, uint64_t *ret_bytes, char ret_hash[65], struct kg_err *err);
+void pack_zip_free(struct pack_zip *zip); /* takes NULL */
 
 #endif

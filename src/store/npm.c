@@ -49,8 +49,7 @@ struct npm *npm_find(struct kg_err *err)
     }
     if (npm->cli != NULL)
         return npm;
-    kg_fail(err, KG_E_NOT_FOUND, "%s is not on this machine",
-            npm->nodes->count > 0 ? "npm" : "node");
+    kg_fail(err, KG_E_NOT_FOUND, "%s is not installed", npm->nodes->count > 0 ? "npm" : "node");
     kg_hint(err, "install it, such as by: apt install npm");
     npm_free(npm);
     return NULL;
@@ -169,14 +168,15 @@ static int store_npm_add_reach(struct npm *npm, const char *what, struct kg_str 
     kg_auto(kg_free) char *host = NULL;
     uint16_t port;
     if (!source_web_host(text, &host, &port)) {
-        kg_fail(err, KG_E_INVALID_CONFIG, "npm's setting %.100s is not a URL of the web", what);
-        return kg_hint(err, "npm config get %.60s says what it is", what);
+        kg_fail(err, KG_E_INVALID_CONFIG, "npm's setting %" KG_S_WORD " is not a URL of the web",
+                what);
+        return kg_hint(err, "npm config get %" KG_S_NAME " says what it is", what);
     }
     for (size_t i = 0; i < npm->reach_count; i++)
         if (npm->reaches[i].port == port && strcmp(npm->reaches[i].host, host) == 0)
             return 0;
     if (npm->reach_count == NPM_REACHES_MAX)
-        return kg_fail(err, KG_E_INVALID_CONFIG, "npm is set to more than %d registries",
+        return kg_fail(err, KG_E_INVALID_CONFIG, "npm is configured with more than %d registries",
                        NPM_REACHES_MAX);
     npm->reaches[npm->reach_count++] = (struct cage_reach){.host = kg_steal(&host), .port = port};
     return 0;
@@ -242,7 +242,7 @@ int npm_look_read(struct npm *npm, const char *folder, struct kg_str said, struc
     char **files = kg_list_new(0);
     if (doc == NULL || doc->root->type != KG_OBJECT || version.length < 2) {
         kg_list_free(files);
-        return kg_fail(err, KG_E_INVALID_CONFIG, "npm does not tell its settings");
+        return kg_fail(err, KG_E_INVALID_CONFIG, "npm did not report its settings");
     }
     npm->node_version = kg_str_dup(kg_str_from(version, version.data[0] == 'v'));
     store_npm_add_files(&files, folder);

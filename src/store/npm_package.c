@@ -19,6 +19,7 @@
 #define LOCK_FILE       "package-lock.json"
 #define LOCK_BYTES_MAX  ((size_t)16 << 20)
 #define HEAD_BYTES      128
+#define FOLDER_MAX      2048
 #define NAMES_BYTES_MAX 500
 
 struct package {
@@ -104,17 +105,19 @@ static int npm_package_find_program(struct package *package)
     const char *name = package->source->place;
     struct kg_str bin = bin_of(package->doc->root, name);
     if (bin.length == 0) {
-        kg_fail(package->err, KG_E_INVALID_SOURCE,
-                "package %s has no program: it names none as bin", name);
+        kg_fail(package->err, KG_E_INVALID_SOURCE, "package %s has no program: it has no bin",
+                name);
         return kg_hint(package->err, "it may be a library, and not a server");
     }
     while (kg_str_starts(bin, "./"))
         bin = kg_str_from(bin, 2);
-    kg_auto(kg_free) char *path = kg_format("%s/%.*s", package->folder, KG_STR_CUT(bin, 1024));
+    kg_auto(kg_free) char *path =
+        kg_format("%s/%.*s", package->folder, KG_STR_CUT(bin, KG_CUT_LINE));
     if (bin.data[0] == '/' || strstr(path, "..") != NULL ||
         faccessat(package->tree_fd, path, R_OK, 0) < 0)
         return kg_fail(package->err, KG_E_INVALID_SOURCE,
-                       "package %s: its program %.*s is not in it", name, KG_STR_CUT(bin, 200));
+                       "package %s: its program %.*s is not in it", name,
+                       KG_STR_CUT(bin, KG_CUT_PATH));
     package->program = kg_steal(&path);
     return 0;
 }
@@ -149,8 +152,8 @@ static int check_engine(struct package *package)
     if (package->node != NULL)
         return 0;
     kg_fail(package->err, KG_E_INVALID_SOURCE,
-            "package %s needs node %.60s, and the one here is %s", package->source->place, wants,
-            npm->node_version);
+            "package %s needs node %" KG_S_NAME ", and the one here is %s", package->source->place,
+            wants, npm->node_version);
     return kg_hint(package->err, "install such a node; what nvm, mise, asdf, fnm or volta keep is "
                                  "found");
 }
@@ -159,7 +162,7 @@ static int check_engine(struct package *package)
 
 static bool npm_package_has(const struct package *package, struct kg_str folder, const char *name)
 {
-    kg_auto(kg_free) char *path = kg_format("%.*s/%s", KG_STR_CUT(folder, 2048), name);
+    kg_auto(kg_free) char *path = kg_format("%.*s/%s", KG_STR_CUT(folder, FOLDER_MAX), name);
     return faccessat(package->tree_fd, path, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
 }
 
@@ -186,9 +189,8 @@ static void remark_scripts(const struct kg_node *entries, char ***ret_remarks)
     if (names.length == 0)
         return;
     *ret_remarks = kg_list_new(0);
-    kg_list_add(ret_remarks,
-                kg_format("what these would run when they are installed was not run: %s",
-                          kg_buf_terminate(&names)));
+    kg_list_add(ret_remarks, kg_format("the install scripts of these were not run: %s",
+                                       kg_buf_terminate(&names)));
 }
 
 static int check_built(struct package *package, char ***ret_remarks)
@@ -204,7 +206,7 @@ static int check_built(struct package *package, char ***ret_remarks)
         kg_fail(package->err, KG_E_INVALID_SOURCE,
                 "package %s needs a build step: %.*s is compiled when it is installed, and kaged "
                 "runs no script of a package",
-                package->source->place, KG_STR_CUT(entry->key, 200));
+                package->source->place, KG_STR_CUT(entry->key, KG_CUT_PATH));
         return kg_hint(package->err, "npm install it into a folder yourself, put a "
                                      "kaged-plugin.yaml there, and install that folder");
     }
@@ -312,7 +314,8 @@ static int npm_package_make_manifest(struct package *package)
         package->wish ? npm_package_text_of(package->wish->root, "name") : NULL;
     kg_auto(kg_free) char *name = store_server_name(wished ? wished : package->source->place);
     if (name == NULL || (wished != NULL && strcmp(name, wished) != 0))
-        return kg_fail(package->err, KG_E_USAGE, "\"%.64s\" cannot be the name of a plugin",
+        return kg_fail(package->err, KG_E_USAGE,
+                       "\"%" KG_S_NAME "\" cannot be the name of a plugin",
                        wished ? wished : package->source->place);
     return npm_package_write_manifest(package, name);
 }

@@ -529,17 +529,18 @@ static int check_asked(const struct store_offer *offer, const struct store_sourc
 {
     const struct manifest *manifest = offer->manifest;
     if (expect != NULL && strcmp(manifest_name_in(expect), manifest->name) != 0)
-        return kg_fail(err, KG_E_CONFLICT, "%.200s is plugin %s, not %.64s", source->text,
-                       manifest->name, expect);
+        return kg_fail(err, KG_E_CONFLICT, "%" KG_S_PATH " is plugin %s, not %" KG_S_NAME,
+                       source->text, manifest->name, expect);
     if (expect != NULL && !manifest_is_package(manifest, expect)) {
-        kg_fail(err, KG_E_CONFLICT, "%.200s is the package %s, not %.128s", source->text,
-                manifest->package, expect);
+        kg_fail(err, KG_E_CONFLICT, "%" KG_S_PATH " is the package %s, not %" KG_S_WORD,
+                source->text, manifest->package, expect);
         return kg_hint(err, "declare it by that name");
     }
     if (source->version != NULL && !is_tag(source) &&
         !is_asked_for(source->version, manifest->version))
-        return kg_fail(err, KG_E_CONFLICT, "%.200s is version %s of plugin %s, not %.64s",
-                       source->text, manifest->version, manifest->name, source->version);
+        return kg_fail(err, KG_E_CONFLICT,
+                       "%" KG_S_PATH " is version %s of plugin %s, not %" KG_S_NAME, source->text,
+                       manifest->version, manifest->name, source->version);
     return 0;
 }
 
@@ -590,7 +591,7 @@ static void warn_of_packages(struct store_offer *offer, const char *dir)
     if (has_entry(&offer->tree, "package-lock.json"))
         offer->packages_missing = needs->count;
     kg_list_add(&offer->warnings,
-                kg_format("package.json has %u dependencies, and node_modules is not there: what "
+                kg_format("package.json has %u dependencies, and node_modules is missing: what "
                           "imports them fails. Install a folder in which npm ci was run",
                           needs->count));
 }
@@ -638,7 +639,7 @@ static int offer_check_folder(const struct store_offer *offer, const char *name,
         return 0;
     kg_fail(err, KG_E_INVALID_MANIFEST, "the folder is called %s, but its plugin %s", name,
             offer->manifest->name);
-    return kg_hint(err, "give both one name");
+    return kg_hint(err, "give both the same name");
 }
 
 int store_offer_installed(struct store *store, const char *name, struct store_offer **ret_offer,
@@ -648,7 +649,7 @@ int store_offer_installed(struct store *store, const char *name, struct store_of
     kg_auto(offer_cleanup) struct store_offer *offer = offer_new("store");
     struct store_limits limits = store_limits_now(store);
     if (!store_name_is_plugin(name))
-        return kg_fail(err, KG_E_NOT_FOUND, "there is no plugin \"%.64s\"", name);
+        return kg_fail(err, KG_E_NOT_FOUND, "there is no plugin \"%" KG_S_NAME "\"", name);
     kg_auto(store_record_free) struct store_record record = {0};
     if (store_record_read(store, name, &record, err) < 0)
         return -EINVAL;

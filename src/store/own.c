@@ -52,7 +52,7 @@ static int parse_grants(char *const *texts, struct capability_set *ret_set, stru
     }
     for (size_t i = 0; i < ret_set->count; i++)
         if (ret_set->items[i].kind == CAPABILITY_NET_NONE)
-            return kg_fail(err, KG_E_USAGE, "capability \"net:[]\": it gives nothing");
+            return kg_fail(err, KG_E_USAGE, "capability \"net:[]\": it grants nothing");
     return ret_set->count == kg_list_count(texts)
                ? 0
                : kg_fail(err, KG_E_USAGE, "a capability is named twice");
@@ -79,13 +79,13 @@ static int check_env(const char *entry, struct kg_err *err)
     if (equals == NULL || !local_is_env_name(name)) {
         kg_fail(err, KG_E_USAGE,
                 "environment: \"%.*s\" is not the name of a variable, or is kaged's",
-                KG_STR_CUT(name, 64));
+                KG_STR_CUT(name, KG_CUT_NAME));
         return kg_hint(err, "NAME=VALUE, of letters, digits and \"_\"");
     }
     if (strstr(equals, "${") == NULL || own_is_secret(kg_str(equals + 1), &secret))
         return 0;
     kg_fail(err, KG_E_USAGE, "environment: %.*s: \"${\" can begin the name of a secret alone",
-            KG_STR_CUT(name, 64));
+            KG_STR_CUT(name, KG_CUT_NAME));
     return kg_hint(err, "the whole value is ${secret:NAME}, or write it into local.toml yourself");
 }
 

@@ -2,7 +2,7 @@
  * Walks a plugin's folder in the order of names and puts its files into a ZIP. What belongs to who
  * works on it, and not to the plugin, is left out and named; what cannot be installed is refused.
  */
-#include "store/pack.h"
+#include "store/internal.h"
 
 #include "store/tree_rules.h"
 
@@ -144,7 +144,7 @@ int store_pack(const struct store_pack *pack, struct store_packed *ret_packed, s
     struct walk walk = {.pack = pack, .packed = ret_packed, .err = err};
     *ret_packed = (struct store_packed){.left_out = kg_list_new(0), .remarks = kg_list_new(0)};
     if (fd < 0 && errno == EEXIST) {
-        kg_fail(err, KG_E_CONFLICT, "%s is there already", pack->file);
+        kg_fail(err, KG_E_CONFLICT, "%s already exists", pack->file);
         kg_hint(err, "--output names another file");
         return -EEXIST;
     }

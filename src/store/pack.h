@@ -29,20 +29,4 @@ void store_packed_free(struct store_packed *packed); /* also for kg_auto */
 /* "NAME-1.0.0.mcpb"; owned. */
 char *store_pack_name(const struct manifest *manifest);
 
-/* -- manifest.json, see pack_json.c ------------------------------------------------------------ */
-
-/* Fails for a server that is somewhere else. */
-int pack_put_json(const struct manifest *manifest, struct kg_buf *out, char ***ret_remarks,
-                  struct kg_err *err);
-
-/* -- the ZIP, see pack_zip.c ------------------------------------------------------------------- */
-
-struct pack_zip;
-struct pack_zip *pack_zip_new(int fd); /* borrowed */
-int pack_zip_add(struct pack_zip *zip, const char *path, bool is_program, struct kg_str bytes,
-                 struct kg_err *err);
-/* Writes its directory. */
-int pack_zip_end(struct pack_zip *zip, uint64_t *ret_bytes, char ret_hash[65], struct kg_err *err);
-void pack_zip_free(struct pack_zip *zip); /* takes NULL */
-
 #endif

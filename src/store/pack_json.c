@@ -3,7 +3,7 @@
  * bundle.c reads is written here, the other way round. kaged itself reads kaged-plugin.yaml, which
  * is in the file, too.
  */
-#include "store/pack.h"
+#include "store/internal.h"
 
 #include <errno.h>
 #include <stdarg.h>
@@ -45,7 +45,8 @@ static void pack_json_put_place(const struct making *making, struct kg_str insid
         kg_buf_printf(out, "${user_config.%.*s}",
                       KG_STR_ARG(kg_str_from(inside, sizeof(setting) - 1)));
     else {
-        pack_json_remark(making, "${%.*s} means nothing to other clients", KG_STR_CUT(inside, 64));
+        pack_json_remark(making, "${%.*s} means nothing to other clients",
+                         KG_STR_CUT(inside, KG_CUT_NAME));
         kg_buf_printf(out, "${%.*s}", KG_STR_ARG(inside));
     }
 }
@@ -185,7 +186,8 @@ static void pack_json_put_setting(struct making *making, const struct kg_node *s
     bool many;
     const char *type = pack_json_type_of(setting, &many);
     if (type == NULL) {
-        pack_json_remark(making, "the setting %.64s is of no type that manifest.json has", key);
+        pack_json_remark(
+            making, "the setting %" KG_S_NAME " has a type that manifest.json does not have", key);
         return;
     }
     kg_json_named_begin(&making->json, key, '{');

@@ -3,7 +3,7 @@
  * format's zero, and of its mode only whether it is a program. 64-bit sizes are not needed: what
  * may be installed is far below 4 GiB.
  */
-#include "store/pack.h"
+#include "store/internal.h"
 
 #include <errno.h>
 #include <nettle/sha2.h>

@@ -184,7 +184,7 @@ int store_promote(struct store *store, const char *name, struct kg_err *err)
         return kg_hint(err, "kaged plugin approve %s", name);
     }
     if (record.local)
-        return kg_fail(err, KG_E_CONFLICT, "plugin %s is available to every project already", name);
+        return kg_fail(err, KG_E_CONFLICT, "plugin %s is already available to every project", name);
     record.has_local = record.local = true;
     return store_record_write(store, &record, err);
 }

@@ -197,7 +197,7 @@ static int check_there(const struct store_hold *hold, const char *name,
     if (!store_name_is_plugin(name) ||
         (record->installed == NULL && record->hash == NULL &&
          fstatat(hold->plugins_fd, name, &there, AT_SYMLINK_NOFOLLOW) < 0))
-        return kg_fail(err, KG_E_NOT_FOUND, "there is no plugin \"%.64s\"", name);
+        return kg_fail(err, KG_E_NOT_FOUND, "there is no plugin \"%" KG_S_NAME "\"", name);
     return 0;
 }
 

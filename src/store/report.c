@@ -1,5 +1,6 @@
 /* One event for each change of the store, with what was approved by whom. */
 #include "store/report.h"
+#include "store/internal.h"
 
 #include <stdlib.h>
 

@@ -54,7 +54,7 @@ static int server_source_read_wish(const struct store_source *source, const char
     ret_wish->name = store_server_name(text);
     if (ret_wish->name != NULL && (given.length == 0 || strcmp(ret_wish->name, text) == 0))
         return 0;
-    return kg_fail(err, KG_E_USAGE, "\"%.64s\" cannot be the name of a plugin", text);
+    return kg_fail(err, KG_E_USAGE, "\"%" KG_S_NAME "\" cannot be the name of a plugin", text);
 }
 
 /* -- a program --------------------------------------------------------------------------------- */
@@ -181,9 +181,11 @@ static int make_program(const struct store_source *source, struct kg_buf *ret_ma
                           ret_manifest);
     kg_list_free(command);
     *ret_remarks = kg_list_new(0);
-    kg_list_add(ret_remarks, kg_format("%s is run where it lies: whoever changes it changes what "
-                                       "runs, and is not asked again",
-                                       program));
+    kg_list_add(
+        ret_remarks,
+        kg_format(
+            "%s is run in place: whoever changes it changes what runs, and you are not asked again",
+            program));
     return 0;
 }
 

@@ -4,6 +4,7 @@
  * need it, and nothing in it can be read as an option or carry a password.
  */
 #include "store/source.h"
+#include "store/internal.h"
 
 #include "base/semver.h"
 #include "base/url.h"
@@ -39,7 +40,8 @@ static int store_source_refuse(struct kg_err *err, const char *text, const char 
 {
     kg_auto(kg_buf_free) struct kg_buf shown = {0};
     kg_buf_escaped(&shown, (struct kg_str){text, strnlen(text, TEXT_BYTES_MAX)});
-    int result = kg_fail(err, KG_E_USAGE, "source %.400s: %s", kg_buf_terminate(&shown), why);
+    int result =
+        kg_fail(err, KG_E_USAGE, "source %" KG_S_CAUSE ": %s", kg_buf_terminate(&shown), why);
     if (hint != NULL)
         kg_hint(err, "%s", hint);
     return result;
@@ -66,7 +68,7 @@ static int store_source_check_text(const char *text, struct kg_err *err)
         return store_source_refuse(err, text, length == 0 ? "it is empty" : "it is too long", NULL);
     for (const char *at = text; *at != '\0'; at++)
         if ((unsigned char)*at < 0x20 || *at == 0x7F)
-            return store_source_refuse(err, text, "there is a control character in it", NULL);
+            return store_source_refuse(err, text, "it contains a control character", NULL);
     if (kg_utf8_valid(kg_str(text)) != length)
         return store_source_refuse(err, text, "it is not UTF-8", NULL);
     return 0;
@@ -88,7 +90,8 @@ static int store_source_check_version(const char *version, struct kg_err *err)
     return is_range
                ? 0
                : kg_fail(err, KG_E_USAGE,
-                         "version \"%.100s\" is neither like 1.2.3 nor a range like ^1.2", version);
+                         "version \"%" KG_S_WORD "\" is neither like 1.2.3 nor a range like ^1.2",
+                         version);
 }
 
 /* -- URLs -------------------------------------------------------------------------------------- */
@@ -124,7 +127,7 @@ static int check_https(const char *text, const char *url, struct kg_err *err)
     uint16_t port;
     for (const char *at = url; *at != '\0'; at++)
         if (*at <= ' ' || *at >= 0x7F || strchr("\"<>\\^`{|}", *at) != NULL)
-            return store_source_refuse(err, text, "there is a character in it that no URL has",
+            return store_source_refuse(err, text, "it contains a character that no URL may have",
                                        NULL);
     if (memchr(authority.data, '@', authority.length) != NULL)
         return store_source_refuse(err, text,
@@ -164,7 +167,7 @@ static int real_path(const char *text, const char *path, char **ret_real, struct
     if (real == NULL || stat(real, ret_status) < 0) {
         int errnum = errno;
         free(real);
-        int result = kg_fail_errno(err, errnum, "source %.400s", text);
+        int result = kg_fail_errno(err, errnum, "source %" KG_S_CAUSE, text);
         if (err != NULL && errnum == ENOENT)
             err->code = KG_E_NOT_FOUND;
         return result;
@@ -180,7 +183,8 @@ static int parse_file_url(const char *text, const char *url, struct store_source
     kg_auto(kg_free) char *real = NULL;
     struct stat status;
     if (path[0] != '/')
-        return store_source_refuse(err, text, "a file: URL is file:// and an absolute path", NULL);
+        return store_source_refuse(err, text, "a file: URL must be file:// and an absolute path",
+                                   NULL);
     if (strchr(path, '%') != NULL)
         return store_source_refuse(err, text,
                                    "the path of a file: URL is taken as it is, without %", NULL);
@@ -302,9 +306,10 @@ static int parse_program(const char *text, struct store_source *source, struct k
     const char *path = text + strlen(PROGRAM);
     struct stat status;
     if (path[0] != '/')
-        return store_source_refuse(err, text, "a program is program: and an absolute path", NULL);
+        return store_source_refuse(err, text, "write a program as program: and an absolute path",
+                                   NULL);
     if (stat(path, &status) < 0) {
-        kg_fail_errno(err, errno, "source %.400s", text);
+        kg_fail_errno(err, errno, "source %" KG_S_CAUSE, text);
         if (err != NULL && errno == ENOENT)
             err->code = KG_E_NOT_FOUND;
         return -EINVAL;

@@ -78,8 +78,8 @@ int store_check_source(const struct store_offer *offer, bool replace_source, str
     if (replace_source || !store_offer_is_of_other_source(offer))
         return 0;
     kg_fail(err, KG_E_REFUSED,
-            "plugin %s is installed from another source: %.300s, and this is %.300s",
+            "plugin %s is installed from another source: %" KG_S_CAUSE ", and this is %" KG_S_CAUSE,
             offer->manifest->name, offer->installed_from, offer->from);
-    return kg_hint(err, "another plugin in its place needs a yes of its own: --replace-source, or "
-                        "replace_source over the API");
+    return kg_hint(err, "another plugin in its place needs an approval of its own: "
+                        "--replace-source, or replace_source over the API");
 }

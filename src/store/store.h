@@ -77,8 +77,6 @@ void store_set_catalog(struct store *store, store_catalog_fn *find, void *data);
  * what nobody holds any more. At the daemon's start; every change begins with it, too.
  */
 int store_recover(struct store *store, struct kg_err *err);
-/* Whether a name in plugins/ is that of a plugin's folder, and not the store's own or a file's. */
-bool store_name_is_plugin(const char *name);
 /*
  * Path settings of plugins that were installed before anybody was asked about such, a line each.
  * Once: later it is false.
@@ -136,8 +134,6 @@ int store_source_parse(const char *text, const char *version, const char *base,
 void store_source_free(struct store_source *source);
 /* Whether the text means a path, which may be relative to somewhere. */
 bool store_source_is_path(const char *text);
-/* Whether it means an MCP server, for which a manifest is made if it has none. */
-bool store_source_makes_manifest(const char *text);
 extern const char *const store_source_kind_names[]; /* "folder", "archive", "git", "npm", "program",
                                                        "remote", "catalog" */
 
@@ -346,8 +342,6 @@ int store_offer_add_own(struct store *store, struct store_offer *offer, const st
                         struct kg_err *err);
 /* Where the files of one that was fetched are; NULL of an approval; owned. */
 char *store_offer_tree(const struct store_offer *offer);
-/* Those that were added, a list of texts. */
-void store_offer_added_json(const struct store_offer *offer, struct kg_json_writer *json);
 /* Whether the yes to the manifest that this was compared with is none to this one. */
 bool store_offer_asks(const struct store_offer *offer);
 void store_offer_free(struct store_offer *offer); /* blocks: empties its quarantine; takes NULL */
@@ -367,8 +361,6 @@ struct store_consent {
     bool local;                  /* for every project; an upgrade keeps what local.toml says */
 };
 
-/* KG_E_REFUSED: it would take the place of a plugin from another source, and nobody said yes. */
-int store_check_source(const struct store_offer *offer, bool replace_source, struct kg_err *err);
 /* Whether the yes is one for this offer. store_take asks this, too. */
 int store_consent_check(const struct store_offer *offer, const struct store_consent *consent,
                         struct kg_err *err);

@@ -335,7 +335,7 @@ static int compare_found(const void *a, const void *b)
 static int walk_tree(struct walk *walk, int dirfd)
 {
     if (fstat(dirfd, &walk->top) < 0)
-        return kg_fail_errno(walk->err, errno, "look at the top folder");
+        return kg_fail_errno(walk->err, errno, "stat the top folder");
     int result = check_status(walk, ".", &walk->top);
     if (result == 0)
         result = store_tree_walk_folder(walk, dirfd, KG_STR(""), 0);
@@ -627,7 +627,7 @@ static int move_up(struct removal *removal, int folder, const char *name)
     (void)!fchmodat(folder, name, 0700, 0); /* its ".." is written, too */
     if (renameat(folder, name, removal->top, moved) == 0)
         return 0;
-    return kg_fail_errno(removal->err, errno, "move folder %.200s to remove it", name);
+    return kg_fail_errno(removal->err, errno, "move folder %" KG_S_PATH " to remove it", name);
 }
 
 static int store_tree_remove_at(struct removal *removal, int folder, const char *name,
@@ -636,15 +636,15 @@ static int store_tree_remove_at(struct removal *removal, int folder, const char 
     if (unlinkat(folder, name, 0) == 0 || errno == ENOENT)
         return 0;
     if (errno != EISDIR && errno != EPERM)
-        return kg_fail_errno(removal->err, errno, "remove %.200s", name);
+        return kg_fail_errno(removal->err, errno, "remove %" KG_S_PATH, name);
     if (depth > REMOVE_DEPTH)
         return move_up(removal, folder, name);
     kg_auto(kg_close) int fd = open_to_remove(folder, name);
     if (fd < 0)
-        return kg_fail_errno(removal->err, errno, "open %.200s to remove it", name);
+        return kg_fail_errno(removal->err, errno, "open %" KG_S_PATH " to remove it", name);
     int result = empty_folder(removal, fd, depth);
     if (result == 0 && unlinkat(folder, name, AT_REMOVEDIR) < 0 && errno != ENOENT)
-        result = kg_fail_errno(removal->err, errno, "remove folder %.200s", name);
+        result = kg_fail_errno(removal->err, errno, "remove folder %" KG_S_PATH, name);
     return result;
 }
 
@@ -654,7 +654,7 @@ int tree_remove(int dirfd, const char *name, struct kg_err *err)
     if (top < 0 && errno == ENOENT)
         return 0;
     if (top < 0)
-        return kg_fail_errno(err, errno, "open %.200s to remove it", name);
+        return kg_fail_errno(err, errno, "open %" KG_S_PATH " to remove it", name);
     struct removal removal = {.top = top, .err = err};
     int result;
     unsigned moved;
@@ -663,6 +663,6 @@ int tree_remove(int dirfd, const char *name, struct kg_err *err)
         result = empty_folder(&removal, top, 0);
     } while (result == 0 && removal.moved != moved);
     if (result == 0 && unlinkat(dirfd, name, AT_REMOVEDIR) < 0)
-        result = kg_fail_errno(err, errno, "remove folder %.200s", name);
+        result = kg_fail_errno(err, errno, "remove folder %" KG_S_PATH, name);
     return result;
 }

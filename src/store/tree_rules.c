@@ -40,7 +40,7 @@ static const char *part_problem(struct kg_str part)
     if (part.length == 0)
         return "a part of its name is empty";
     if (kg_str_is(part, ".") || kg_str_is(part, ".."))
-        return "its name has . or .. in it";
+        return "its name contains . or ..";
     return part.length > TREE_NAME_BYTES_MAX ? "a part of its name is too long" : NULL;
 }
 
@@ -55,20 +55,21 @@ const char *tree_path_problem(struct kg_str path, uint32_t depth_max)
     if (kg_utf8_valid(path) != path.length)
         return "its name is not UTF-8";
     if (tree_rules_has_control(path))
-        return "there is a control character in its name";
+        return "its name contains a control character";
     if (!kg_str_is_plain(path))
-        return "there is a character in its name that is invisible or turns the writing around";
+        return "its name contains a character that is invisible or changes the direction of "
+               "writing";
     if (memchr(path.data, '\\', path.length) != NULL)
-        return "there is a backslash in its name, which other systems take for a slash";
+        return "its name contains a backslash, which other systems take for a slash";
     if (path.length > 1 && path.data[1] == ':' && kg_is_letter(path.data[0]))
-        return "its name begins with the letter of a drive";
+        return "its name begins with a drive letter";
     struct kg_str rest = path, part;
     for (uint32_t depth = 1; next_part(&rest, &part); depth++) {
         const char *problem = part_problem(part);
         if (problem != NULL)
             return problem;
         if (depth > depth_max)
-            return "it is too many folders deep";
+            return "it is nested too deep";
     }
     return NULL;
 }
@@ -162,9 +163,9 @@ static const char *tree_rules_follow(struct walk *walk)
         if (target == NULL)
             continue;
         if (target[0] == '/')
-            return "the link leads over an absolute link";
+            return "the link leads through an absolute link";
         if (++walk->links > TREE_LINKS_MAX)
-            return "the link leads in a circle";
+            return "the link is circular";
         take_link(walk, target, rest);
         rest = kg_buf_view(&walk->rest);
     }
@@ -181,7 +182,7 @@ const char *tree_link_problem(struct kg_str path, const char *target, tree_link_
         return "the link is absolute";
     if (text.length > TREE_LINK_BYTES_MAX || kg_utf8_valid(text) != text.length ||
         tree_rules_has_control(text))
-        return "what the link says is too long, or no readable text";
+        return "the target of the link is too long, or not readable text";
     kg_auto(tree_rules_walk_free) struct walk walk = {.link_of = link_of, .data = data};
     kg_buf_str(&walk.at, path);
     go_up(&walk);

@@ -214,7 +214,7 @@ struct listing {
     char **names;
 };
 
-/* A link could lead anywhere: it is no plugin. */
+/* A link could lead anywhere: it is not a plugin. */
 static void store_version_list_folder(void *data, const char *name)
 {
     struct listing *listing = data;

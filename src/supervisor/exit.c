@@ -17,7 +17,7 @@ static const struct {
     [EXIT_HEALTH] = {"health", "kaged ended it: it failed its health checks"},
     [EXIT_STREAM] = {"stream_closed", "kaged ended it: it closed its stdin or stdout"},
     [EXIT_MEMORY] = {"out_of_memory", "it ran out of memory"},
-    [EXIT_SECCOMP] = {"seccomp", "it made a system call of a kind that no cage allows"},
+    [EXIT_SECCOMP] = {"seccomp", "it made a system call that no cage allows"},
     [EXIT_OPERATOR] = {"operator", "the operator ended it"},
     [EXIT_DAEMON] = {"daemon_stop", "the daemon stopped"},
     [EXIT_EARLIER] = {"earlier", "it failed before the daemon was started"},

@@ -96,7 +96,8 @@ static void on_health_due(struct loop_timer *timer)
     if (peer_call(instance->peer, &ping, NULL, &err) == 0)
         return;
     instance->ping_in_flight = false;
-    if (err.code != KG_E_BUSY) /* a full queue is no answer; the calls in it have their deadlines */
+    if (err.code !=
+        KG_E_BUSY) /* a full queue is not an answer; the calls in it have their deadlines */
         health_failed(instance, err.message);
 }
 

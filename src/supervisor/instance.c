@@ -212,7 +212,7 @@ static void finish_report(struct instance *instance, const struct cage_exit *how
     if (error == NULL && report->cause == EXIT_CAGE)
         why = last_line(&report->last_stderr);
     if (report->detail[0] == '\0' && why.length > 0)
-        snprintf(report->detail, sizeof(report->detail), "%.*s", KG_STR_CUT(why, 300));
+        snprintf(report->detail, sizeof(report->detail), "%.*s", KG_STR_CUT(why, KG_CUT_CAUSE));
     exit_report_clear(&instance->last_report);
     instance->last_report = *report;
     *report = (struct exit_report){.exit_code = -1};

@@ -140,7 +140,7 @@ static void plugin_log_take_line(struct plugin_log *log, struct kg_str line)
     kg_buf_char(&log->pending, ' ');
     kg_buf_str(&log->pending, line);
     kg_buf_char(&log->pending, '\n');
-    kg_log_about(level_of(line), log->name, "stderr: %.*s", KG_STR_CUT(line, 1024));
+    kg_log_about(level_of(line), log->name, "stderr: %.*s", KG_STR_CUT(line, KG_CUT_LINE));
 }
 
 static void audit_line(const struct plugin_log *log, struct kg_str line)

@@ -119,7 +119,7 @@ static const struct {
     [INSTANCE_RUNNING] = {"running", "answers calls"},
     [INSTANCE_STOPPING] = {"stopping", "was asked to leave, or is being killed"},
     [INSTANCE_CRASHED] = {"crashed", "ended unexpectedly; a restart is due"},
-    [INSTANCE_FAILED] = {"failed", "is not restarted any more until the operator enables it"},
+    [INSTANCE_FAILED] = {"failed", "is not restarted until the operator enables it"},
     [INSTANCE_STOPPED] = {"stopped", "left cleanly because the daemon stops"},
 };
 

@@ -284,7 +284,7 @@ static void refuse_news(struct instance *instance, struct kg_str type)
     if (!instance_may_complain(instance, &suppressed))
         return;
     kg_log_about(KG_WARN, instance->name, "its manifest does not declare the notification %.*s",
-                 KG_STR_CUT(type, 200));
+                 KG_STR_CUT(type, KG_CUT_PATH));
     audit_emit(instance->supervisor->audit, AUDIT_PLUGIN_NOTIFICATION_REFUSED, KG_STR_NULL,
                AUDIT_V_TEXT(instance->name), AUDIT_V_STR(type), AUDIT_V_INT(suppressed));
 }
@@ -333,7 +333,7 @@ static void on_stream_grace_over(struct loop_timer *timer)
 {
     struct instance *instance = KG_CONTAINER(timer, struct instance, stream_timer);
     instance_end(instance, EXIT_STREAM, ENDING_TERM, ON_CRASH,
-                 "the process lives on, but cannot be talked to");
+                 "the process is still running, but no longer takes messages");
 }
 
 /* A closed stream is mostly the first sign of an exit: wait for that a little before acting. */

@@ -102,7 +102,7 @@ static int take_record(struct reading *reading, const struct kg_node *node)
     struct trace_record record = {.number = reading->number};
     int64_t cut_from = 0;
     if (!trace_read_take_kind(node, &record.kind))
-        return trace_read_fail(reading, "\"dir\" is none of to, from, stderr, state and missed");
+        return trace_read_fail(reading, "\"dir\" is not one of to, from, stderr, state and missed");
     if (!kg_node_int(kg_node_get(node, "t_us"), &record.t_us))
         return trace_read_fail(reading, "\"t_us\" is not a whole number");
     bool has_line = record.kind == TRACE_TO || record.kind == TRACE_FROM;
@@ -112,7 +112,7 @@ static int take_record(struct reading *reading, const struct kg_node *node)
     if (record.kind == TRACE_STATE && !trace_read_take_text(reading, node, "to", &record.state))
         return trace_read_fail(reading, "\"to\" is not text");
     if (memchr(record.line.data ? record.line.data : "", '\n', record.line.length) != NULL)
-        return trace_read_fail(reading, "\"line\" has a line end in it");
+        return trace_read_fail(reading, "\"line\" contains a line end");
     record.redacted = kg_node_is_true(node, "redacted");
     record.cut = kg_node_int(kg_node_get(node, "cut_from"), &cut_from);
     record.count = kg_node_number(node, "count");
@@ -141,7 +141,7 @@ static int trace_read_take_line(struct reading *reading, struct kg_str line, boo
         return -EINVAL;
     }
     if (doc->root->type != KG_OBJECT)
-        return trace_read_fail(reading, "it is no JSON object");
+        return trace_read_fail(reading, "it is not a JSON object");
     return reading->number == 1 ? trace_read_take_header(reading, doc->root)
                                 : take_record(reading, doc->root);
 }

@@ -451,9 +451,9 @@ static size_t most_bytes(const struct peer *peer, const struct outbox *box, size
 static int peer_begin_line(struct peer *peer, struct outbox *box, size_t length, struct kg_err *err)
 {
     if (!peer_takes_calls(peer))
-        return kg_fail(err, KG_E_PLUGIN_DOWN, "the plugin does not take messages any more");
+        return kg_fail(err, KG_E_PLUGIN_DOWN, "the plugin no longer takes messages");
     if (length > peer->limits.line_max_bytes)
-        return kg_fail(err, KG_E_TOO_LARGE, "the message has %zu bytes, and a line may have %zu",
+        return kg_fail(err, KG_E_TOO_LARGE, "the message has %zu bytes; the limit of a line is %zu",
                        length, peer->limits.line_max_bytes);
     if (waiting_bytes(box) + length > most_bytes(peer, box, length))
         return kg_fail(err, KG_E_BUSY, "the plugin does not read: %zu bytes wait for it",
@@ -529,7 +529,7 @@ int peer_call(struct peer *peer, const struct peer_call *call, uint64_t *ret_id,
         return kg_fail(err, KG_E_INVALID_REQUEST, "the method name is longer than %d bytes",
                        RPC_METHOD_MAX);
     if (peer->counters.in_flight >= peer->limits.calls_in_flight_max)
-        return kg_fail(err, KG_E_BUSY, "%u calls are in flight already", peer->counters.in_flight);
+        return kg_fail(err, KG_E_BUSY, "%u calls are already in flight", peer->counters.in_flight);
     int result = peer_begin_line(peer, &peer->calls, length, err);
     if (result < 0)
         return result;
@@ -799,7 +799,7 @@ static void violate_hello(struct peer *peer, struct kg_str line, const char *pro
 {
     char detail[256];
     snprintf(detail, sizeof(detail), "the answer to initialize: %s: %.*s", problem,
-             KG_STR_CUT(line, 100));
+             KG_STR_CUT(line, KG_CUT_WORD));
     violate(peer, PEER_BAD_RESPONSE, detail);
 }
 

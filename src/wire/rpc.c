@@ -98,7 +98,7 @@ static struct kg_str span_inside(struct kg_str span)
     return (struct kg_str){span.data + 1, span.length - 2};
 }
 
-/* The decoded method; false if it is no string, is too long, or has a NUL in it. */
+/* The decoded method; false if it is not a string, is too long, or contains a NUL. */
 static bool span_method(struct kg_str span, char method[RPC_METHOD_MAX + 1])
 {
     char decoded[6 * RPC_METHOD_MAX]; /* each byte may be written as \u00xx */

@@ -150,7 +150,7 @@ static void link_that_took_the_place_of_a_declared_folder_is_refused(void **stat
     assert_int_equal(swap(), 0);
     assert_false(run->spawned);
     assert_false(run->how.built);
-    assert_non_null(strstr(run->error, "there is a link in this path"));
+    assert_non_null(strstr(run->error, "this path contains a symbolic link"));
     run_free(&run);
     cage_plan_free(plan);
 }

@@ -341,8 +341,8 @@ static void missing_path_is_named(void **state)
 {
     (void)state;
     kg_auto(kg_free) char *missing = at("none");
-    refused(&(struct cage_path){missing, false, false}, no_folders, "it is not there");
-    refused(&(struct cage_path){missing, true, false}, no_folders, "it is not there");
+    refused(&(struct cage_path){missing, false, false}, no_folders, "it does not exist");
+    refused(&(struct cage_path){missing, true, false}, no_folders, "it does not exist");
 }
 
 static void link_in_a_path_is_refused(void **state)
@@ -351,8 +351,10 @@ static void link_in_a_path_is_refused(void **state)
     kg_auto(kg_free) char *link = at("link");
     kg_auto(kg_free) char *below = at("link/inner");
     assert_int_equal(symlink("data", link), 0);
-    refused(&(struct cage_path){link, false, false}, no_folders, "there is a link in this path");
-    refused(&(struct cage_path){below, false, false}, no_folders, "there is a link in this path");
+    refused(&(struct cage_path){link, false, false}, no_folders,
+            "this path contains a symbolic link");
+    refused(&(struct cage_path){below, false, false}, no_folders,
+            "this path contains a symbolic link");
 }
 
 static void path_around_a_folder_of_kaged_is_refused(void **state)
@@ -372,7 +374,7 @@ static void folder_of_root_is_not_written_unless_listed(void **state)
     (void)state;
     kg_auto(kg_free) char *data = at("data");
     if (geteuid() == 0)
-        refused(&(struct cage_path){data, true, false}, no_folders, "it is root's own");
+        refused(&(struct cage_path){data, true, false}, no_folders, "it belongs to root");
 }
 
 /* A folder that became root's after it was planned for. */
@@ -391,7 +393,7 @@ static void folder_of_root_that_took_the_place_of_another_is_refused(void **stat
     assert_int_equal(chown(data, 0, 0), 0);
     struct run *run = run_plan(world, plan);
     run_wait_exit(run);
-    kg_auto(kg_free) char *message = kg_format("plugin probe: write %s: it is root's own", data);
+    kg_auto(kg_free) char *message = kg_format("plugin probe: write %s: it belongs to root", data);
     assert_string_equal(run->error, message);
     run_free(&run);
     cage_plan_free(plan);
@@ -413,7 +415,7 @@ static void link_that_took_the_place_of_a_granted_folder_is_refused(void **state
     struct run *run = run_plan(world, plan);
     run_wait_exit(run);
     kg_auto(kg_free) char *message =
-        kg_format("plugin probe: open %s: there is a link in this path", data);
+        kg_format("plugin probe: open %s: this path contains a symbolic link", data);
     assert_string_equal(run->error, message);
     assert_false(run->spawned);
     run_free(&run);
@@ -478,7 +480,7 @@ static bool lacks(const char *test, const char *program)
 {
     if (access(program, X_OK) == 0)
         return false;
-    kg_auto(kg_free) char *reason = kg_format("%s is not on this machine", program);
+    kg_auto(kg_free) char *reason = kg_format("%s is not installed", program);
     if (strcmp(program, "/usr/bin/java") == 0)
         printf("SKIP %s: %s\n", test, reason);
     else

@@ -414,7 +414,7 @@ static void link_that_took_the_place_of_the_install_dir_is_refused(void **state)
     assert_false(run->spawned);
     assert_false(run->how.built);
     kg_auto(kg_free) char *expected =
-        kg_format("plugin probe: open %s: there is a link in this path", world->folder);
+        kg_format("plugin probe: open %s: this path contains a symbolic link", world->folder);
     assert_string_equal(run->error, expected);
     run_free(&run);
     cage_plan_free(plan);
@@ -645,7 +645,7 @@ static void language_works(void **state)
 {
     const struct language *language = *state;
     if (access(language->program, X_OK) < 0) {
-        kg_auto(kg_free) char *reason = kg_format("%s is not on this machine", language->program);
+        kg_auto(kg_free) char *reason = kg_format("%s is not installed", language->program);
         world_skip(language->name, reason);
         return;
     }

@@ -110,7 +110,7 @@ static void node_starts_within_the_limit(void **state)
 {
     (void)state;
     if (access("/usr/bin/node", X_OK) < 0) {
-        printf("SKIP node_starts_within_the_limit: node is not on this machine\n");
+        printf("SKIP node_starts_within_the_limit: node is not installed\n");
         return;
     }
     struct cage_plan *plan = world_plan(world, COMMAND("node", "-p", "1+1"));

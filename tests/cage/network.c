@@ -409,7 +409,7 @@ static void attempt_gets_its_answer(void **state)
     const struct attempt *attempt = *state;
     kg_auto(kg_free) char *program = kg_format("/usr/bin/%s", attempt->words[0]);
     if (attempt->words[0][0] != '.' && access(program, X_OK) < 0) {
-        kg_auto(kg_free) char *reason = kg_format("%s is not on this machine", program);
+        kg_auto(kg_free) char *reason = kg_format("%s is not installed", program);
         world_skip(attempt->name, reason);
         return;
     }
@@ -606,7 +606,7 @@ static void nft_that_fails_ends_the_cage(void **state)
     expect_failed(plan, "plugin probe: network: run /none/nft: No such file or directory");
     plan = some_plan(every_host);
     set_nft(plan, "/usr/bin/false");
-    expect_failed(plan, "plugin probe: network: run /usr/bin/false: it failed without a word");
+    expect_failed(plan, "plugin probe: network: run /usr/bin/false: it failed without a message");
 }
 
 /* As `tail -f -` it waits for more rules for ever. */

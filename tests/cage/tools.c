@@ -248,7 +248,7 @@ static void a_result_past_the_bound_is_an_error(void **state)
     struct asked fits = answer_of("primary", "alpha.act", "{\"acts\":{\"fill\":1998}}");
     assert_result_has(&fits, "xxx");
     struct asked large = answer_of("primary", "alpha.act", "{\"acts\":{\"fill\":1999}}");
-    assert_refused(&large, KG_E_TOO_LARGE, "2001 bytes, and that of a tool may have 2000");
+    assert_refused(&large, KG_E_TOO_LARGE, "2001 bytes; the limit for a tool is 2000");
     assert_false(large.blocked);
     forget(&fits);
     forget(&large);
@@ -356,7 +356,7 @@ static void without_its_project_a_tool_is_blocked(void **state)
     host_world_wait(world, is_unloaded, NULL);
     ask(&asked, "primary", "alpha.act", "");
     host_world_wait(world, is_done, &asked);
-    assert_refused(&asked, KG_E_PLUGIN_DOWN, "not loaded any more");
+    assert_refused(&asked, KG_E_PLUGIN_DOWN, "no longer loaded");
     assert_true(asked.blocked);
     forget(&asked);
 }

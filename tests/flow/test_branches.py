@@ -79,7 +79,7 @@ class Moves(FlowTest):
             moved = move(shop, "rewind", entry=answer["id"])
             self.assertEqual((moved["act"], moved["entry"], moved["said"]), ("rewind", answer["id"], "u1"))
             self.assertEqual(words(shop), ["u0", "a0"])
-            self.assertIn("stands at that entry", move(shop, "rewind", 409, entry=answer["id"])["error"]["message"])
+            self.assertIn("already at that entry", move(shop, "rewind", 409, entry=answer["id"])["error"]["message"])
             move(shop, "rewind", 404, entry=entries[-1]["id"])
             move(shop, "rewind", 400)
             talk(shop, "u1b")

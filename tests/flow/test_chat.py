@@ -221,7 +221,7 @@ class Model(FlowTest):
             chat.wait(r"ANTHROPIC_API_KEY is in the environment")
             chat.wait(r"\[y/N\] ")
             chat.type("n\n")
-            chat.wait("without a model nothing is answered")
+            chat.wait("without a model there are no answers")
             chat.say("/quit", "go on later")
             self.assertEqual(chat.end(), 0)
         self.assertEqual(self.local(), "")

@@ -230,7 +230,7 @@ class Failures(FlowTest):
         with Provider(hand(), says("Sorry.")) as first, Provider(*[loop] * 9) as second, \
                 Shop(first, second, second, config={"sessions.delegate_steps": 3}) as shop:
             words = self.result(shop.run())
-            self.assertIn("most steps", words)
+            self.assertIn("maximum of steps", words)
             self.assertIn("Hm.", words)
             self.assertEqual(len(second.requests), 3)
 

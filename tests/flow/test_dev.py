@@ -300,7 +300,7 @@ class Dev(FlowTest):
         self.start()
         code, _, err = self.daemon.cli("plugin", "dev", "--yes", self.folder)
         self.assertEqual(code, 1)
-        self.assertIn(f"is run for development already, from {self.folder}", err)
+        self.assertIn(f"is already run for development, from {self.folder}", err)
 
     def test_a_run_that_follows_at_once_waits_for_the_end_of_the_one_before(self):
         self.start().process.kill()
@@ -318,7 +318,7 @@ class Dev(FlowTest):
         shutil.rmtree(self.folder)
         code, text = terminal.end()
         self.assertEqual(code, 4)
-        self.assertIn(f"kaged: folder {self.folder}: it is not there\n", text)
+        self.assertIn(f"kaged: folder {self.folder}: it does not exist\n", text)
 
     def test_thousands_of_changes_are_few_restarts(self):
         terminal = self.start()
@@ -411,7 +411,7 @@ class Folders(FlowTest):
 
     def test_what_is_not_there_or_no_plugin(self):
         path = self.folder("no-plugin")
-        self.refused(path + "/nowhere", 4, "it is not there")
+        self.refused(path + "/nowhere", 4, "it does not exist")
         self.refused(path + "/plugin.py", 5, "it is not a folder")
         os.remove(path + "/kaged-plugin.yaml")
         self.refused(path, 6, "there is no kaged-plugin.yaml")
@@ -432,7 +432,7 @@ class Folders(FlowTest):
         link = path + "-link"
         os.symlink(path, link)
         self.addCleanup(os.remove, link)
-        self.refused(link, 5, "a link is in this path", f"use the real path, {path}")
+        self.refused(link, 5, "contains a symbolic link", f"use the real path, {path}")
 
     @unittest.skipIf(os.geteuid() != 0, "only root can give folders away")
     def test_a_folder_of_somebody_else_that_everybody_may_write_to(self):
@@ -554,7 +554,7 @@ class InProjects(FlowTest):
         self.assertEqual(project["state"], "pending", project)
         with Terminal([KAGED, "--home", self.daemon.home, "plugin", "dev", "--yes", folder],
                       {**self.daemon.environment(), "NO_COLOR": "1"}) as terminal:
-            terminal.read_until("it works in a project")
+            terminal.read_until("it works in projects")
             self.wait_project("active")
             self.begin_session()
             status = self.daemon.wait_state("does-as-told@music", "running")
@@ -573,7 +573,7 @@ class InProjects(FlowTest):
         for _ in range(2):
             with Terminal([KAGED, "--home", self.daemon.home, "plugin", "dev", "--yes", folder],
                           {**self.daemon.environment(), "NO_COLOR": "1"}) as terminal:
-                terminal.read_until("it works in a project")
+                terminal.read_until("it works in projects")
                 self.load_project()
                 self.wait_project("active")
                 self.begin_session()

@@ -72,7 +72,7 @@ class Doctor(FlowTest):
         rows = {check["name"]: check["detail"] for check in self.examine()[1]["checks"]}
         with Daemon(["good-c"]) as daemon:
             knowledge = daemon.api("GET", "/plugins/good-c/why")[1]["knowledge"]
-        self.assertEqual("can be read" in rows["kernel-log"], "are not known" not in knowledge)
+        self.assertEqual("can be read" in rows["kernel-log"], "are not reported" not in knowledge)
 
     def test_it_makes_nothing(self):
         before = sorted(os.listdir(self.home.home))
@@ -107,7 +107,7 @@ class Doctor(FlowTest):
     def test_kernel_log_is_for_information_and_says_what_it_is(self):
         rows = {check["name"]: check for check in self.examine()[1]["checks"]}
         self.assertEqual(rows["kernel-log"]["status"], "ok")
-        self.assertRegex(rows["kernel-log"]["detail"], "audit log (tells of|is off|is not for us)")
+        self.assertRegex(rows["kernel-log"]["detail"], "audit log (reports|is off|is not readable)")
 
     def test_relative_plugins_dir_crashes_nothing(self):
         # The folder above "plugins" was looked for behind a slash that is not there.
@@ -141,7 +141,7 @@ class WithoutBwrap(FlowTest):
         (code, out, _), (json_code, answer, _) = without_bwrap(self.home, ["doctor"],
                                                                ["doctor", "--json"])
         self.assertEqual((code, json_code), (5, 5), out)
-        self.assertRegex(out, r"(?m)^FAIL  bwrap            bwrap is not on this machine$")
+        self.assertRegex(out, r"(?m)^FAIL  bwrap            bwrap is not installed$")
         self.assertIn("to fix it: install the package bubblewrap", out)
         self.assertIn("Plugins will refuse to start.", out)
         self.assertEqual(json.loads(answer)["verdict"], "none")
@@ -151,16 +151,16 @@ class WithoutBwrap(FlowTest):
             self.home, ["start"], ["status", "--json"], ["status"], ["plugin", "enable", "good-c"],
             ["plugin", "call", "good-c", "good.echo"], ["stop"])
         self.assertEqual(started[0], 0, started)
-        self.assertEqual(json.loads(status[1])["cages"], "none: bwrap is not on this machine")
-        self.assertRegex(shown[1], "cages +none: bwrap is not on this machine")
+        self.assertEqual(json.loads(status[1])["cages"], "none: bwrap is not installed")
+        self.assertRegex(shown[1], "cages +none: bwrap is not installed")
         self.assertEqual(enabled[0], 1)
-        self.assertIn("good-c: start: cage: bwrap is not on this machine", enabled[2])
+        self.assertIn("good-c: start: cage: bwrap is not installed", enabled[2])
         self.assertIn("hint: install the package bubblewrap", enabled[2])
         self.assertNotEqual(called[0], 0)
         self.assertEqual(stopped[0], 0)
         with open(os.path.join(self.home.home, "state/logs/kaged.log")) as log:
             text = log.read()
-        self.assertIn("no plugin can be started: cage: bwrap is not on this machine; to fix it: "
+        self.assertIn("no plugin can be started: cage: bwrap is not installed; to fix it: "
                       "install the package bubblewrap", text)
 
 

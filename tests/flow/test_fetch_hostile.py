@@ -68,7 +68,7 @@ class Lies(FetchTest):
                      "tree(); say(DONE); say(DONE)", "say('[' * 4000)"):
             with self.subTest(code=code):
                 self.assert_failed(self.lie(code), "invalid_source",
-                                   "kaged-unpack said something else than it should")
+                                   "kaged-unpack broke its protocol")
 
     def test_reason_cannot_move_the_cursor(self):
         answer = self.lie(r"""say('{"type":"failed","code":"daemon_stopping",'
@@ -83,7 +83,7 @@ class Lies(FetchTest):
     def test_time_is_bounded(self):
         with Fetcher(self.base, helper=LIAR, timeout_ms=500) as fetcher:
             answer = fetcher.fetch(make_folder(self.path("in"), {"lie": b"time.sleep(600)"}))
-        self.assert_failed(answer, "too_large", "it is not done after 1 s")
+        self.assert_failed(answer, "too_large", "it was not done after 1 s")
         self.assertIn("install_timeout_ms", answer["hint"])
 
     def test_folders_without_end_are_removed(self):

@@ -72,7 +72,7 @@ class Https(FetchTest):
     def test_silent_server_ends_at_the_deadline(self):
         with Fetcher(self.base, timeout_ms=3000) as fetcher:
             answer = fetcher.fetch(f"https://{HOST}/silence/x.git")
-        self.assert_failed(answer, "too_large", "it is not done after 3 s")
+        self.assert_failed(answer, "too_large", "it was not done after 3 s")
 
 
 if __name__ == "__main__":

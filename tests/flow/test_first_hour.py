@@ -302,7 +302,7 @@ class FirstPlugin(FlowTest):
             self.assertEqual(daemon.cli("plugin", "install", "--yes", folder)[0], 0)
             code, _, said = daemon.cli("plugin", "enable", "first")
         self.assertEqual(code, 1, said)
-        self.assertIn("last on its stderr:\n    line", said)
+        self.assertIn("its last lines on stderr:\n    line", said)
         self.assertEqual(said[said.index("    line"):].split("\n")[:-1],
                          [f"    line {i}" for i in range(21, 31)])
 

@@ -264,7 +264,7 @@ class Profiles(GatewayTest):
         self.assertEqual(self.daemon.cli("mcp", "mark", "mcp-reference.test_simple_text",
                                          "writes")[0], 0)
         self.assertEqual(set(client.tools()), {"hears-hooks__echo"})
-        self.assertIn("marked as one that reads", self.daemon.cli("mcp", "profile", "list")[1])
+        self.assertIn("marked as read-only", self.daemon.cli("mcp", "profile", "list")[1])
         for tool in ("hears-hooks.echo", "mcp-reference.test_simple_text"):
             self.assertEqual(self.daemon.cli("mcp", "mark", tool, "unmarked")[0], 0)
         self.assertEqual(set(client.tools()), only)

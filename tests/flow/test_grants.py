@@ -346,7 +346,7 @@ class AtInstall(FlowTest):
             self.assertEqual(code, 0, wrong)
             self.declare("1.1.0", *(f"read:fs:{path}/{name}" for name in ("granted", "closed", "new")))
             shown = self.install(code=5)
-            self.assertIn("you granted it yourself already", shown)
+            self.assertIn("you already granted it yourself", shown)
             self.assertIn("you closed it, and it stays closed", shown)
             self.assertIn(f"= read:fs:{path}/granted", shown)
             self.assertIn(f"- read:fs:{path}/closed  (closed)", shown)
@@ -372,7 +372,7 @@ class AtInstall(FlowTest):
                 home = os.path.realpath(self.daemon.home)
                 for code, part, *options in (
                         (2, "there is no such kind", "--grant", "fly:high"),
-                        (2, "it gives nothing", "--grant", "net:[]"),
+                        (2, "it grants nothing", "--grant", "net:[]"),
                         (2, "named twice", "--grant", f"read:fs:{path}", "--grant", f"read:fs:{path}"),
                         (2, "named twice", "--env", "A=1", "--secret", "A"),
                         (2, "is not the name of a variable", "--env", "A-B=1"),
@@ -381,8 +381,8 @@ class AtInstall(FlowTest):
                         (2, "the name of a secret alone", "--env", "A=${file:/etc/passwd}"),
                         (2, "the name of a secret alone", "--env", "A=x${secret:B}"),
                         (2, "the name of a secret alone", "--secret", "A=../x"),
-                        (5, "there is a link", "--grant", f"read:fs:{path}/link"),
-                        (5, "it is not there", "--grant", f"read:fs:{path}/missing"),
+                        (5, "contains a symbolic link", "--grant", f"read:fs:{path}/link"),
+                        (5, "it does not exist", "--grant", f"read:fs:{path}/missing"),
                         (5, "belongs to kaged itself", "--grant", f"read:fs:{home}")):
                     with self.subTest(options=options, with_daemon=with_daemon):
                         self.assertIn(part, self.install(*options, code=code))
@@ -410,20 +410,20 @@ class BadInput(FlowTest):
             self.refused(daemon, "grant", "nobody", [f"read:fs:{path}"], 404, "there is no plugin")
             self.refused(daemon, "grant", NAME, [f"read:fs:{os.path.realpath(daemon.home)}"], 403,
                          "belongs to kaged itself")
-            self.refused(daemon, "grant", NAME, [f"read:fs:{path}/link"], 403, "there is a link")
-            self.refused(daemon, "revoke", NAME, [f"read:fs:{path}/link"], 403, "there is a link")
-            self.refused(daemon, "grant", NAME, [f"read:fs:{path}/missing"], 403, "it is not there")
+            self.refused(daemon, "grant", NAME, [f"read:fs:{path}/link"], 403, "contains a symbolic link")
+            self.refused(daemon, "revoke", NAME, [f"read:fs:{path}/link"], 403, "contains a symbolic link")
+            self.refused(daemon, "grant", NAME, [f"read:fs:{path}/missing"], 403, "it does not exist")
             self.refused(daemon, "grant", NAME, ["read:fs:/proc"], 400, "/proc")
             self.refused(daemon, "grant", NAME, ["fly:high"], 400, "there is no such kind")
-            self.refused(daemon, "grant", NAME, ["net:[]"], 400, "it gives nothing")
+            self.refused(daemon, "grant", NAME, ["net:[]"], 400, "it grants nothing")
             self.refused(daemon, "grant", NAME, [f"read:fs:{path}"] * 2, 400, "named twice")
             self.refused(daemon, "revoke", NAME, [f"read:fs:{path}"], 409, "it may not do that")
             self.assertEqual(daemon.local(), before)
             daemon.change("grant", f"read:fs:{path}")
-            self.refused(daemon, "grant", NAME, [f"read:fs:{path}"], 409, "it may do that already")
-            self.refused(daemon, "grant", NAME, [f"read:fs:{path}/note"], 409, "it may do that already")
+            self.refused(daemon, "grant", NAME, [f"read:fs:{path}"], 409, "it may already do that")
+            self.refused(daemon, "grant", NAME, [f"read:fs:{path}/note"], 409, "it may already do that")
             daemon.change("revoke", f"read:fs:{path}/note")
-            self.refused(daemon, "revoke", NAME, [f"read:fs:{path}/note"], 409, "it is closed already")
+            self.refused(daemon, "revoke", NAME, [f"read:fs:{path}/note"], 409, "it is already closed")
 
     def test_grant_while_the_plugin_starts_holds_for_what_starts(self):
         with folder(note="hello") as path, Reader() as daemon:

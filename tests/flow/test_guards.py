@@ -174,7 +174,7 @@ class Guarded(FlowTest):
                 self.tell(f"os.makedirs({self.at('.vscode')!r})")
                 wait_for(lambda: len(self.quarantined()) == count, f"{count} in the quarantine")
             daemon.wait_state(TOLD, "disabled")
-            self.assertIn("is disabled: what is guarded appeared 32 times", daemon.log())
+            self.assertIn("is disabled: guarded files appeared 32 times", daemon.log())
             self.assertEqual(daemon.cli("plugin", "enable", TOLD)[0], 0)
             daemon.wait_state(TOLD, "running")
 

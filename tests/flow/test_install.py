@@ -102,7 +102,7 @@ class Install(FlowTest):
         done = subprocess.run([self.kaged, "--home", home, "plugin", "install", "--yes", "weather"],
                               cwd=self.base, capture_output=True, text=True, timeout=60)
         self.assertEqual(done.returncode, 4, done.stderr)
-        self.assertIn("hint: with kaged came echo, ", done.stderr)
+        self.assertIn("hint: kaged comes with echo, ", done.stderr)
 
     def test_installed_program_writes_a_plugin(self):
         folder = os.path.join(self.base, "greeter")

@@ -158,7 +158,7 @@ class Command(KitTest):
         done = self.kaged("plugin", "test", folder)
         self.assertEqual(done.returncode, 1)
         self.assertRegex(done.stdout, r"(?s)it ended with exit code 1\n    sent: .*"
-                                      r"    its last words on stderr:\n        Traceback .*line 2, in .*"
+                                      r"    its last lines on stderr:\n        Traceback .*line 2, in .*"
                                       r"        FileNotFoundError: [^\x1b]*\n    fix: ")
 
     def test_handler_that_throws_at_params_that_fit_is_a_warning(self):

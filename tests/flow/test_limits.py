@@ -75,7 +75,7 @@ class Greedy(FlowTest):
         self.daemon.try_call("greedy", "greedy.call")
         report = self.daemon.wait_restarted("greedy", starts)["last_exit"]
         self.assertEqual((report["cause"], report["signal"]), ("seccomp", 31))
-        self.assertIn("a system call of a kind that no cage allows", report["words"])
+        self.assertIn("a system call that no cage allows", report["words"])
         self.assertEqual(self.daemon.audit("plugin.seccomp_killed", "greedy")[-1]["signal"], 31)
 
 
@@ -150,7 +150,7 @@ class Watchdog(FlowTest):
 
     def test_daemon_warns_of_it(self):
         self.assertIn("limits: no cgroups: ", self.daemon.log())
-        self.assertIn("kept without cgroups", self.daemon.cli("plugin", "status", "greedy")[1])
+        self.assertIn("enforced without cgroups", self.daemon.cli("plugin", "status", "greedy")[1])
 
 
 if __name__ == "__main__":

@@ -119,7 +119,7 @@ class Bundles(FlowTest):
                 (None, b'{"name":"a","name":"b","server":{}}', "twice"),
                 (None, b'{"name":"' + b"a" * 1100000 + b'"}', "manifest.json"),
                 (server(type="uv"), None, "fetches what it needs"),
-                (server(type="java"), None, "none of node, python and binary"),
+                (server(type="java"), None, "not one of node, python and binary"),
                 (command("npx", "-y", "x"), None, "started by npx, which fetches code"),
                 (command("docker", "run", "x"), None, "started by docker"),
                 (command("${user_config.program}"), None, "not the name of a program"),

@@ -80,7 +80,7 @@ class Import(FlowTest):
             self.assertIn("secret set asks.ASKED", err)
             self.check_servers(home, there)
             code, out, err = home.imports("--yes", "--only", "tells")
-            self.assertIn("installed like this already", out)
+            self.assertIn("already installed like this", out)
             self.assertNotIn("tiny-server", out)
             code, out, err = home.cli("--json", "mcp", "import", "--yes", timeout=300)
             states = {server["name"]: server["state"] for server in json.loads(out)["servers"]}
@@ -119,10 +119,10 @@ class Import(FlowTest):
         for words in ("tiny-server (Tiny Server) 1.2.0\n", "npm:@acme/tiny", "may read ",
                       "Cursor, ~/.cursor/mcp.json", "tiny-server.TINY_API_KEY",
                       "! DANGER", "list of processes", "may reach 127.0.0.1",
-                      "asks.ASKED (has to be set)", "github  NOT IMPORTED",
+                      "asks.ASKED (must be set)", "github  NOT IMPORTED",
                       "kaged does not start what uvx fetches: mcp-server-fetch",
                       "npm:@modelcontextprotocol/server-github",
-                      "there is no program /nowhere/server on this machine", "switched off"):
+                      "the program /nowhere/server on this machine", "switched off"):
             self.assertIn(words, " ".join(out.split()) if words not in out else out)
         for secret in (TOKEN, "hunter2", "k3y-of-tiny-1", "s3cret-header"):
             self.assertNotIn(secret, out)
@@ -185,7 +185,7 @@ class Sources(FlowTest):
             code, out, err = home.cli("plugin", "install", "--yes", "--name", "mine",
                                       "program:" + program, "--", data)
             self.assertEqual(code, 0, out + err)
-            self.assertIn("is run where it lies", out)
+            self.assertIn("is run in place", out)
             self.assertEqual(told(home, "mine", beside)["found"], "beside")
             self.assertEqual(told(home, "mine", data)["found"], "data")
             self.assertNotEqual(told(home, "mine", other)["found"], "other")

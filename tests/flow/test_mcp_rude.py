@@ -74,10 +74,10 @@ class RudeTest(FlowTest):
             rude.approve()
             self.assert_fine(rude.use("tool1023"))
             self.assertIn("has no tool", json.dumps(rude.use("tool1024")))
-            self.assertIn("8976 tools are left out: of one server the first 1024", rude.daemon.log())
+            self.assertIn("8976 tools are left out: only the first 1024", rude.daemon.log())
             dangers = [tool["danger"] for tool in rude.tools()["tools"]]
             self.assertIsNone(dangers[1023])
-            self.assertIn("offered to nobody: of one server the first 1024", dangers[1024])
+            self.assertIn("not offered: only the first 1024", dangers[1024])
             self.assertIsNotNone(rude.daemon.call("echo", "echo.say", {"text": "hi"}))
 
     def test_a_line_of_16_mib_ends_its_server_alone(self):
@@ -102,7 +102,7 @@ class RudeTest(FlowTest):
                              {"plain", "read_file", "write_file"})
             for name in ("read_fi1e", "Read-File"):
                 self.assertIn("looks like that of another tool, read_file", dangers[name])
-            self.assertIn("offered to nobody; it has U+0430", dangers["re\u0430d_file"])
+            self.assertIn("not offered; it has U+0430", dangers["re\u0430d_file"])
             _, out, _ = rude.daemon.cli("plugin", "tools", "mcp-rude")
             self.assertIn("! mcp-rude.read_fi1e\n    DANGER: its name looks like", out)
             rude.approve()

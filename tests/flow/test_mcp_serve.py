@@ -266,7 +266,7 @@ primary:
         with Serve(self.daemon, "/") as serve:
             serve.initialize()
             self.assertIn("hears-hooks__echo", serve.tools())
-            self.assertIn("not taken for a project", serve.close()[1])
+            self.assertIn("not used as a project", serve.close()[1])
 
     def test_a_session_ends_with_its_bridge_also_by_a_signal(self):
         with self.serve("--no-project") as serve:

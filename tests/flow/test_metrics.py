@@ -138,7 +138,7 @@ class Metrics(FlowTest):
         self.assertEqual((code, err), (0, ""))
         self.assertLess(len(out.splitlines()), 24)
         for words in ("is running", r"pid +\d+", "home", r"listens +/", "started", "cages", "limits",
-                      r"plugins +4 running", r"calls +\d+, of them \d+ with an error",
+                      r"plugins +4 running", r"calls +\d+, \d+ with an error",
                       r"memory +[\d.]+M, \d+ open files", r"loop lag +[\d.]+(us|ms|s), at most",
                       r"events +\d+ audited"):
             self.assertRegex(out, words)

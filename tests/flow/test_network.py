@@ -586,7 +586,7 @@ class Observed(FlowTest):
             self.assertNotIn("203.0.113.11 200", shown)
             self.assertIn("+ net:api.kaged.test:80\n", shown)
             self.assertNotIn("+ net:203.0.113.11", shown)
-            self.assertIn("you were asked, and did not give it", shown)
+            self.assertIn("you were asked, and declined", shown)
 
 
 if __name__ == "__main__":

@@ -185,7 +185,7 @@ class NpmTest(FlowTest):
         with Registry({"tiny": {"1.0.0": package()}}) as registry:
             wait = threading.Event()
             registry.spoil["tiny"] = lambda handler, _: wait.wait(300)
-            self.refuse(registry, "npm:tiny", "it is not done after 6 s",
+            self.refuse(registry, "npm:tiny", "it was not done after 6 s",
                         config={"limits.install_timeout_ms": 6000})
             wait.set()
 
@@ -201,7 +201,7 @@ class NpmTest(FlowTest):
             with Offline(registry) as home:
                 code, out, err = home.install("npm:tiny")
                 self.assertEqual(code, 0, err)
-                self.assertIn("was not run: node_modules/chatty", out)
+                self.assertIn("were not run: node_modules/chatty", out)
 
     def test_engines_are_looked_at_before_anybody_is_asked(self):
         packages = {"tiny": {"1.0.0": package(engines={"node": ">=99"})},

@@ -535,7 +535,7 @@ print("told", len(said), flush=True)
                 self.assertIn(line, last)
             self.assertIn(f"+ read:fs:{place.base}/data\n", last)
             self.assertIn(f"+ net:localhost:{place.port}\n", last)
-            self.assertIn("you were asked, and did not give it", last)
+            self.assertIn("you were asked, and declined", last)
             with open(os.path.join(place.base, "kaged-tool/kaged-plugin.yaml")) as file:
                 written = file.read()
             self.assertIn(f"read:fs:{place.base}/data", written)

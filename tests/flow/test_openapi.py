@@ -19,7 +19,7 @@ REFUSED = {("post", "/api/v1/plugins/{name}/storage/reset"): 409,
            **{(method, "/api/v1/plugins/{name}/" + what): 409  # it is not an MCP server
               for method, what in (("get", "resources"), ("get", "prompts"), ("post", "prompts"),
                                    ("post", "completion"))},
-           ("post", "/api/v1/plugins/{name}/grant"): 409,  # it may do that already
+           ("post", "/api/v1/plugins/{name}/grant"): 409,  # it may already do that
            ("post", "/api/v1/plugins/{name}/revoke"): 409,  # it may not do that
            **{(method, "/api/v1/plugins/{name}/script"): 409 for method in ("get", "post")},  # it is no script
            ("delete", "/api/v1/session"): 409}

@@ -173,7 +173,7 @@ class Misbehaving(DiscoverTest):
         self.assertIn("package", self.discover(before="print('{}' * 100000)"))
 
     def test_one_that_exits(self):
-        self.refused("exited with code 3 before it told what it is", before="import os; os._exit(3)")
+        self.refused("exited with code 3 before it described itself", before="import os; os._exit(3)")
         self.refused("exited with code 0 before", before="import os; os._exit(0)")
 
     def test_one_that_raises(self):
@@ -206,7 +206,7 @@ while True:
         self.refused("not the document", before=write.format("b'nonsense'"))
         self.refused("not the document", before=write.format("b'[]'"))
         self.refused("larger than 4 MiB", before=write.format("b'x' * (6 << 20)"))
-        self.refused("says of itself", before=write.format("b'{\"package\": {\"pid\": 3}}'"))
+        self.refused("the package's description", before=write.format("b'{\"package\": {\"pid\": 3}}'"))
         lies = {"pid": "com.example.say", "name": "n", "version": "1.0", "description": "d", "capabilities": [],
                 "dependencies": [], "stateless": True, "is_specialized": True, "is_scoped": False, "tools": [],
                 "settings_schema": [{"key": "a", "type": "int", "description": "d", "default": "abc"}], "kind": "kaged"}
@@ -220,8 +220,8 @@ class Late(DiscoverTest):
     limits = {"discover_ms": 4000}
 
     def test_one_that_hangs(self):
-        self.refused("did not tell what it is within 4000 ms", before="import time; time.sleep(600)")
-        self.refused("did not tell what it is within 4000 ms", before="while True: pass")
+        self.refused("did not describe itself within 4000 ms", before="import time; time.sleep(600)")
+        self.refused("did not describe itself within 4000 ms", before="while True: pass")
 
 
 class Runtimes(DiscoverTest):

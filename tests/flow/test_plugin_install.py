@@ -344,7 +344,7 @@ class Dialogues(Install):
         source = self.source()
         code, out, err = self.cli("plugin", "install", source)
         self.assertEqual((code, out), (5, INSTALL.format(facts=self.facts(source, out))))
-        self.assertIn("no terminal to ask on, so nothing was done", err)
+        self.assertIn("no terminal to ask on: nothing was done", err)
         self.assertIn("--yes", err)
         self.assert_untouched()
 

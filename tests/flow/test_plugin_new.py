@@ -163,7 +163,7 @@ class Refused(FlowTest):
         open(kept, "w").close()
         code, words = self.new("mine", "--lang", "python")
         self.assertEqual(code, 1, words)
-        self.assertIn("there is something in the folder mine", words)
+        self.assertIn("the folder mine is not empty", words)
         os.remove(kept)
         self.assertEqual(self.new("mine", "--lang", "python")[0], 0)
 
@@ -188,7 +188,7 @@ class Refused(FlowTest):
         share("c")
         code, words = self.new("a", "--lang", "c", PATH="/nowhere")
         self.assertEqual(code, 1)
-        self.assertIn("written, but not compiled: there is no make here", words)
+        self.assertIn("written, but not compiled: make is not installed", words)
         self.assertTrue(os.path.exists(os.path.join(self.base, "a/plugin.c")))
 
 

@@ -65,8 +65,8 @@ class New(Folder):
     def test_other_languages_have_none_and_it_says_so(self):
         done = run(KAGED, "plugin", "new", "greeter", "--mcp", "--lang", "shell")
         self.assertEqual(done.returncode, 2)
-        self.assertIn("there is no MCP server to begin with in shell", done.stdout)
-        self.assertIn("say --lang ts or python", done.stdout)
+        self.assertIn("there is no template of an MCP server for shell", done.stdout)
+        self.assertIn("use --lang ts or python", done.stdout)
 
 
 class Pack(Folder):
@@ -117,7 +117,7 @@ class Pack(Folder):
         folder = self.new("python")
         path, _ = self.pack(folder)
         _, words = self.pack(folder, code=1)
-        self.assertIn("is there already", words)
+        self.assertIn("already exists", words)
         os.symlink("/etc/passwd", os.path.join(folder, "link"))
         path, words = self.pack(folder, "second.mcpb", code=6)
         self.assertIn("link: it is neither a file nor a folder", words.replace('"', ""))

@@ -528,11 +528,11 @@ class Covers(FlowTest):
             self.assertEqual(shown(), "one")
             self.assertEqual([(change["kind"], change["after"]) for change in project["held"]],
                              [("prompt", "two")])
-            self.assertIn(f"a change waits for your yes: {TOLD} may have made it",
+            self.assertIn(f"a change waits for your approval: {TOLD} may have made it",
                           project["reload_problem"]["message"])
-            self.assertIn("waits for your yes", daemon.audit("project.reload_failed")[-1]["reason"])
+            self.assertIn("waits for your approval", daemon.audit("project.reload_failed")[-1]["reason"])
             said = daemon.cli("project", "show", "music")[1]
-            self.assertIn("a change waits for your yes", said)
+            self.assertIn("a change waits for your approval", said)
             self.assertIn("prompt", said)
             self.assertEqual(daemon.cli("project", "reload", "music")[0], 0)
             self.assertEqual(shown(), "two")
@@ -561,7 +561,7 @@ class Covers(FlowTest):
             restart()
             for text in "two", "three":  # what waited, and what came when nobody looked
                 wait_for(lambda: (daemon.project("music")["reload_problem"] or {"message": ""})["message"]
-                         .startswith("a change waits for your yes: prompt.md"), "that it is held")
+                         .startswith("a change waits for your approval: prompt.md"), "that it is held")
                 project = daemon.project("music")
                 self.assertEqual((project["state"], project["agents"]), ("pending", []), project)
                 self.assertEqual(daemon.cli("project", "reload", "music")[0], 0)
@@ -774,7 +774,7 @@ knobs:
             daemon.write_local(good.replace("tok-12345678", "nonsense"))
             code, out, err = daemon.cli("reload")
             self.assertEqual(code, 0, err)
-            self.assertNotIn("local.toml says holds", out)
+            self.assertNotIn("local.toml is in effect", out)
             self.assertIn(CONFIG, out)
             self.assertIn("api_token", daemon.status(CONFIG)["problem"])
             self.assertEqual(daemon.status(CONFIG)["state"], "running")
@@ -782,7 +782,7 @@ knobs:
             code, out, err = daemon.cli("reload")
             self.assertEqual(code, 0, err)
             self.assertIsNone(daemon.status(CONFIG)["problem"])
-            self.assertIn("local.toml says holds", out)
+            self.assertIn("local.toml is in effect", out)
 
 
 class Audited(FlowTest):

@@ -216,7 +216,7 @@ class Files(Replay):
         for lines, words in (
                 ([""], "line 1"),
                 (["no JSON"], "line 1"),
-                (["[1]"], "line 1: it is no JSON object"),
+                (["[1]"], "line 1: it is not a JSON object"),
                 ([{}], "line 1: it is not the header"),
                 ([{**HEADER, "kaged_trace": 2}], "line 1: it is a trace of version 2"),
                 ([{**HEADER, "plugin": "../../etc"}], "line 1: \"plugin\" is not the name"),

@@ -333,7 +333,7 @@ class Hostile(FlowTest):
             write(shop.root, ".git/config", "[core\n")
             shop.turns(first_turn)
             self.assertIsNone(move(shop, "undo")["files"])
-            self.assertIn("its files were not kept", shop.daemon.log())
+            self.assertIn("its files were not saved", shop.daemon.log())
 
 
 class ByScript(FlowTest):
@@ -454,7 +454,7 @@ class ByScript(FlowTest):
             self.assertEqual(files(shop.root), before)
             shop.text("bring", done["before"])
             self.assertEqual(files(shop.root), after)
-            self.assertIn("there is none", shop.command("bring", "snp_0")[-1]["text"])
+            self.assertIn("does not exist", shop.command("bring", "snp_0")[-1]["text"])
 
 
 # A rewind as others write it for kage: all by exec of git, entries and fork_to, its state in locals.

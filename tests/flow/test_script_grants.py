@@ -92,7 +92,7 @@ class Grants(FlowTest):
 
     def test_a_grant_for_no_script_is_a_warning(self):
         with Scripted({"a": ASKS}, config={"plugins.capabilities.gone": ["exec"]}) as shop:
-            self.assertIn("plugins.capabilities.gone is for a script that is not there", shop.daemon.log())
+            self.assertIn("plugins.capabilities.gone is for a script that does not exist", shop.daemon.log())
 
     def test_events_with_text_need_context(self):
         hears = "kage.on('before_agent_start', function() end) kage.on('agent_start', function() end)"
@@ -114,7 +114,7 @@ class BadNames(FlowTest):
         for grants, words in (
                 (["exce"], ('there is no capability "exce"', "did you mean exec?", "config.toml:")),
                 (["env"], ('"env" is not a capability', "env:NAME")),
-                (["fs_write:x"], ("fs_write is granted whole",)),
+                (["fs_write:x"], ("fs_write can only be granted as a whole",)),
                 (["exec:"], ("exec:PROGRAM",)),
                 (["exec:../git"], ("exec:PROGRAM",)),
                 ([1], ("capabilities of scripts",))):

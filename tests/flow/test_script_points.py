@@ -294,7 +294,7 @@ class Install(FlowTest):
             os.rename(path, os.path.join(shop.daemon.base, "agents-as-told.lua"))
             taken = shop.daemon.cli("plugin", "install", os.path.join(shop.daemon.base, "agents-as-told.lua"), "--yes")
             self.assertNotEqual(taken[0], 0)
-            self.assertIn("a plugin is called agents-as-told already", taken[2])
+            self.assertIn("there is already a plugin called agents-as-told", taken[2])
 
 
 if __name__ == "__main__":

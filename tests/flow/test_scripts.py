@@ -200,7 +200,7 @@ class Files(FlowTest):
             with open(os.path.join(shop.folder, "large.lua"), "wb") as file:
                 file.write(b"-- \n" * (1 << 19))
             shop.write("bad name", SAYS)
-            for words in ("a plugin has that name already", "fifo.lua is not a file", "link.lua",
+            for words in ("a plugin already has that name", "fifo.lua is not a file", "link.lua",
                           "folder.lua is not a file", "bytes.lua is not UTF-8", "large.lua", "bad name.lua"):
                 wait_for(lambda: words in shop.daemon.log(), words)
             self.assertEqual(shop.text("say", "x"), "x")

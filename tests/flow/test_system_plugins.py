@@ -181,7 +181,7 @@ class Files(FlowTest):
                 ('[system_plugins.x]\npath = "/x.so"\nhooks = "all"\n', "hooks takes a list"),
                 ('[system_plugins.x]\npath = "/x.so"\nrequired = 1\n', "required takes true or false"),
                 ('[system_plugins."../x"]\npath = "/x.so"\n', "a name in [system_plugins]"),
-                ('[system_plugins.".."]\npath = "/x.so"\n', 'begins with no "."')]:
+                ('[system_plugins.".."]\npath = "/x.so"\n', 'cannot begin with "."')]:
             with self.subTest(words):
                 daemon = Daemon([])
                 try:

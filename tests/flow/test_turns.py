@@ -200,7 +200,7 @@ class Steps(FlowTest):
             self.assertEqual(lines[-1]["stop"], "stop")
             told = [each["content"] for each in provider.requests[2][1]["messages"]
                     if each["role"] == "tool"]
-            self.assertIn("no JSON object", told[0])
+            self.assertIn("not a JSON object", told[0])
             self.assertIn("sour", told[1])
             self.assertIn("no.such__tool", told[2])
 

@@ -158,14 +158,14 @@ class Names(UnpackTest):
         "a\\b": "backslash",
         "..\\..\\out": "backslash",
         "\\\\server\\share\\x": "backslash",
-        "C:x": "letter of a drive",
-        "c:/x": "letter of a drive",
-        "a\u202etxt.exe": "turns the writing around",
+        "C:x": "drive letter",
+        "c:/x": "drive letter",
+        "a\u202etxt.exe": "changes the direction of writing",
         "a\u200bb": "invisible",
         "a\U000e0041": "invisible",
         "x" * 256: "too long",
         "/".join(["x" * 200] * 6): "too long",
-        "/".join("x" * 33): "too many folders deep",
+        "/".join("x" * 33): "nested too deep",
     }
 
     def test_bad_names_are_refused(self):
@@ -187,7 +187,7 @@ class Names(UnpackTest):
     def test_empty_names_and_names_with_nul_are_refused(self):
         path = make_zip(self.path("a.zip"), [("aXb", "x")])
         patch(path, b"aXb", b"a\0b")
-        self.assert_refused("zip", path, "invalid_source", "NUL in its name")
+        self.assert_refused("zip", path, "invalid_source", "its name contains a NUL")
         self.assert_refused("zip", make_zip(self.path("a.zip"), [("", "x")]), "invalid_source",
                             "its name is empty")
         self.assert_refused("tar", make_tar(self.path("a.tar.gz"), [tar_entry("")]), "refused",
@@ -209,10 +209,10 @@ class Names(UnpackTest):
 
     def test_entries_beneath_files_and_links_are_refused(self):
         self.assert_refused("zip", make_zip(self.path("a.zip"), [(MANIFEST + "/x", "x")]),
-                            "refused", "beneath a file")
+                            "refused", "below a file")
         entries = [tar_entry("link", tarfile.SYMTYPE, "bin"), tar_entry("link/x")]
         self.assert_refused("tar", make_tar(self.path("a.tar.gz"), entries), "refused",
-                            'entry "link/x": it lies beneath a link')
+                            'entry "link/x": it is below a link')
 
 
 class Twice(UnpackTest):
@@ -354,7 +354,7 @@ class Zips(UnpackTest):
         with open(self.path("a.zip"), "rb") as file:
             honest = file.read()
         for content, words in ((b"MZ" + honest, "does not end at its end record"),
-                               (honest + b"x", "something behind it"), (honest[:-1], "no end"),
+                               (honest + b"x", "something follows it"), (honest[:-1], "no end"),
                                (b"", "too short"), (b"PK\5\6", "too short")):
             with open(self.path("a.zip"), "wb") as file:
                 file.write(content)
@@ -408,7 +408,7 @@ class Bounds(UnpackTest):
         self.assert_refused("tar", path, "too_large", words, file_bytes_max=19999)
         self.assert_refused("tar", path, "too_large", together, bytes_max=25000)
         self.assert_refused("tar", path, "too_large", "more entries than the bound", files_max=5)
-        self.assert_refused("tar", path, "refused", "too many folders deep", depth_max=1)
+        self.assert_refused("tar", path, "refused", "nested too deep", depth_max=1)
         self.assert_refused("tar", path, "too_large", "the bound is 100", source_bytes=100)
         folder = make_folder(self.path("in"))
         self.assert_refused("folder", folder, "too_large", together, bytes_max=5000)

@@ -355,9 +355,9 @@ class Whole(FlowTest):
 
     def test_compaction_is_taken_back(self):
         fork = self.fork()
-        self.assertIn("was taken back", self.story.run("session", "undo-compact", fork))
+        self.assertIn("was undone", self.story.run("session", "undo-compact", fork))
         self.assertIn("Listen blue", self.story.run("session", "context", fork))
-        self.assertIn("compaction #46 of primary taken back", self.story.run("session", "show", fork))
+        self.assertIn("compaction #46 of primary undone", self.story.run("session", "show", fork))
 
     def test_compaction_of_a_subagent_is_heard_by_its_own_plugins(self):
         fork = self.fork()
@@ -377,7 +377,7 @@ class Whole(FlowTest):
                                                  "--keep-recent", "0"))
         self.assertIn("(pinned) user to primary\n    Keep in mind",
                       self.story.run("session", "show", fork))
-        self.assertIn("pinned no more", self.story.run("session", "pin", fork, "5", "--unpin"))
+        self.assertIn("no longer pinned", self.story.run("session", "pin", fork, "5", "--unpin"))
 
     def test_tool_is_called_by_hand(self):
         fork = self.fork("14")
@@ -415,7 +415,7 @@ class Whole(FlowTest):
         self.assertIn("is closed", self.story.run("session", "close", fork))
         self.story.run("session", "send", fork, "Greetings", wanted=1)
         self.assertIn("closed", self.story.stderr)
-        self.assertEqual(self.story.run("session", "cancel", self.story.id), "no turn runs\n")
+        self.assertEqual(self.story.run("session", "cancel", self.story.id), "no turn is running\n")
 
     def test_what_is_not_there_is_said_with_what_to_do(self):
         self.story.run("session", "show", "ses_nobody", wanted=4)

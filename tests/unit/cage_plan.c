@@ -380,12 +380,12 @@ static void missing_program_is_named(void **state)
     struct kg_err err = {0};
     struct cage_policy policy = policy_of(COMMAND("deno"));
     assert_null(cage_plan_new(&policy, &facts, &err));
-    assert_string_equal(err.message, "plugin git: program deno is not on this machine");
+    assert_string_equal(err.message, "plugin git: program deno is not installed");
     assert_non_null(strstr(err.hint, "/usr/local/bin"));
     expect_refused(policy_of(COMMAND("./none.rb")),
-                   "plugin git: program /usr/bin/ruby is not on this machine");
+                   "plugin git: program /usr/bin/ruby is not installed");
     expect_refused(policy_of(COMMAND("env", "deno", "x")),
-                   "plugin git: program deno is not on this machine");
+                   "plugin git: program deno is not installed");
 }
 
 static void program_that_is_not_built_is_no_matter_of_the_machine(void **state)
@@ -394,7 +394,7 @@ static void program_that_is_not_built_is_no_matter_of_the_machine(void **state)
     struct kg_err err = {0};
     struct cage_policy policy = policy_of(COMMAND("./unbuilt"));
     assert_null(cage_plan_new(&policy, &facts, &err));
-    assert_string_equal(err.message, "plugin git: program /p/git/unbuilt is not there");
+    assert_string_equal(err.message, "plugin git: program /p/git/unbuilt does not exist");
     assert_non_null(strstr(err.hint, "build it"));
 }
 
@@ -482,9 +482,9 @@ static void install_folder_is_a_plain_path_without_links(void **state)
     policy.install_dir = "/p/git/../git";
     expect_refused(policy, "plugin git: install folder /p/git/../git is not a plain absolute path");
     policy.install_dir = "/p/linked";
-    expect_refused(policy, "plugin git: install folder /p/linked has a link in its path");
+    expect_refused(policy, "plugin git: install folder /p/linked has a symbolic link in its path");
     policy.install_dir = "/p/none";
-    expect_refused(policy, "plugin git: install folder /p/none is not there");
+    expect_refused(policy, "plugin git: install folder /p/none does not exist");
 }
 
 /* The folder that a plugin sees as its own need not be where its files are. */
@@ -509,7 +509,7 @@ static void an_install_folder_is_filled_from_another(void **state)
     assert_string_equal(own->source, "/p/git");
     cage_plan_free(plan);
     policy.install_source = "/p/linked";
-    expect_refused(policy, "plugin git: install folder /p/linked has a link in its path");
+    expect_refused(policy, "plugin git: install folder /p/linked has a symbolic link in its path");
 }
 
 static void environment_is_made_of_names_and_values(void **state)
@@ -643,7 +643,7 @@ static void cover_with_a_link_in_its_path_is_refused(void **state)
     struct cage_policy policy = with_paths(paths, KG_COUNT(paths));
     policy.covers = &cover;
     policy.cover_count = 1;
-    expect_refused(policy, "plugin git: read /opt/x/link: there is a link in this path");
+    expect_refused(policy, "plugin git: read /opt/x/link: this path contains a symbolic link");
 }
 
 static void more_folders_between_than_a_plan_holds_are_refused(void **state)
@@ -702,15 +702,15 @@ static void path_that_is_not_what_it_says_is_refused(void **state)
     expect_path_refused("/opt/../root", false,
                         "plugin git: read /opt/../root: it is not a plain absolute path");
     expect_path_refused("/opt/x/link", true,
-                        "plugin git: write /opt/x/link: there is a link in this path");
+                        "plugin git: write /opt/x/link: this path contains a symbolic link");
     expect_path_refused("/opt/x/pipe", false,
                         "plugin git: read /opt/x/pipe: neither a folder nor a file");
     struct kg_err err = {0};
     static const struct cage_path missing[] = {{"/opt/y", false, false}};
     struct cage_policy policy = with_paths(missing, 1);
     assert_null(cage_plan_new(&policy, &facts, &err));
-    assert_string_equal(err.message, "plugin git: read /opt/y: it is not there");
-    assert_string_equal(err.hint, "make it, or take this capability from the plugin");
+    assert_string_equal(err.message, "plugin git: read /opt/y: it does not exist");
+    assert_string_equal(err.hint, "create it, or remove this capability from the plugin");
 }
 
 static void install_folder_cannot_be_written(void **state)
@@ -757,7 +757,7 @@ static void folders_of_root_are_not_written_for_a_root_daemon_unless_listed(void
     kg_auto(free_plan) struct cage_plan *plan = cage_plan_new(&policy, &facts, NULL);
     facts.is_root = false;
     assert_null(refused);
-    assert_string_equal(err.message, "plugin git: write /opt/x: it is root's own");
+    assert_string_equal(err.message, "plugin git: write /opt/x: it belongs to root");
     assert_non_null(strstr(err.hint, "sandbox.root_writable"));
     assert_non_null(plan);
     expect_lines(plan, " write ",
@@ -894,8 +894,8 @@ static void program_that_is_run_cannot_be_written(void **state)
     struct cage_policy policy = with_program(&tool);
     policy.paths = paths;
     policy.path_count = 1;
-    expect_refused(policy, "plugin git: write /home/a/bin/tool: a program that it runs cannot be "
-                           "written");
+    expect_refused(policy, "plugin git: write /home/a/bin/tool: it cannot write a program that it "
+                           "runs");
 }
 
 static void folder_of_a_program_follows_the_rules_of_paths(void **state)
@@ -908,11 +908,11 @@ static void folder_of_a_program_follows_the_rules_of_paths(void **state)
         {{"git", "/opt/x/deep/file"},
          "plugin git: run git in /opt/x/deep/file: it is not a folder"},
         {{"git", "/opt/x/link"},
-         "plugin git: run git in /opt/x/link: there is a link in this path"},
+         "plugin git: run git in /opt/x/link: this path contains a symbolic link"},
         {{"git", "/etc"},
          "plugin git: run git in /etc: /etc cannot be given as a whole: it is the system's own"},
-        {{"git", "/opt/y"}, "plugin git: run git in /opt/y: it is not there"},
-        {{"hg", "/opt/x"}, "plugin git: program hg is not on this machine"},
+        {{"git", "/opt/y"}, "plugin git: run git in /opt/y: it does not exist"},
+        {{"hg", "/opt/x"}, "plugin git: program hg is not installed"},
     };
     for (size_t i = 0; i < KG_COUNT(rows); i++)
         expect_refused(with_program(&rows[i].program), rows[i].message);

@@ -172,7 +172,7 @@ static void a_greeting_that_leads_nowhere_is_given_up(void **state)
     dialect_begin(&rig->base.talk);
     wait_until_told(rig);
     assert_string_equal(kg_buf_terminate(&rig->base.told),
-                        "failed it was not greeted after 32 exchanges|");
+                        "failed its handshake was not complete after 32 exchanges|");
     assert_int_equal(rig->asked, 32);
     rig_free(rig);
 }

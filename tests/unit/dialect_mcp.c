@@ -275,8 +275,7 @@ static void check_call(const struct answer *era, const char *answered, const cha
     rig_free(rig);
 }
 
-#define NO_TOOL                                                                                    \
-    "done 1 {\"code\":-32601,\"message\":\"the server does not know this tool any more\"}|"
+#define NO_TOOL "done 1 {\"code\":-32601,\"message\":\"the server no longer knows this tool\"}|"
 
 static void an_unknown_tool_is_the_same_however_a_server_says_it(void **state)
 {

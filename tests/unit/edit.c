@@ -365,14 +365,14 @@ static void yaml_refuses_what_it_cannot_do(void **state)
 {
     (void)state;
     static const struct row rows[] = {
-        {"a", "1", "x: 0\na: &k 2\nb: *k\n", NULL, "set a: what stands on line 2 has an anchor"},
-        {"b", "1", "a: &k 2\nb: *k\n", NULL, "on line 2 has an anchor or is an alias"},
+        {"a", "1", "x: 0\na: &k 2\nb: *k\n", NULL, "set a: line 2 has an anchor"},
+        {"b", "1", "a: &k 2\nb: *k\n", NULL, "line 2 has an anchor or is an alias"},
         {"b", NULL, "a: &k 2\nb: *k\n", NULL, "has an anchor or is an alias"},
         {"a/x", "1", "a: &k\n  x: 2\nb: *k\n", NULL, "has an anchor or is an alias"},
         {"b/x", "1", "a: &k\n  x: 2\nb: *k\n", NULL, "has an anchor or is an alias"},
         {"a/y", "1", "a: &k {x: 2}\nb: *k\n", NULL, "has an anchor or is an alias"},
         {"a", "1", "a:\n  - &k 2\nb: *k\n", NULL, "has an anchor or is an alias"},
-        {"a", NULL, "? a\n: 1\nb: 2\n", NULL, "only people edit"},
+        {"a", NULL, "? a\n: 1\nb: 2\n", NULL, "that kaged does not edit"},
         {"a/b", "1", "a: [1]\n", NULL, "set a.b: a on line 1 is an array, not a map of keys"},
         {"a", "1", "- x\n", NULL, "set a: the text on line 1 is an array"},
         {"b", NULL, "a: 1\n", NULL, "remove b: there is no such key"},

@@ -498,7 +498,7 @@ static void an_idle_connection_is_closed_and_a_busy_one_is_not(void **state)
     say(busy, "y");
     hear(busy, "y");
     wait_for(rig, GATE_ENDED, 1);
-    assert_heard(rig, "no byte for too long");
+    assert_heard(rig, "it was idle for too long");
     close(idle);
     close(busy);
 }

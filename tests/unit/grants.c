@@ -166,15 +166,15 @@ static void grant_adds_what_is_missing_and_takes_back_what_was_closed(void **sta
     (void)state;
     char **none = DECLARED("net:[]"), **all = DECLARED("read:fs:/srv");
     assert_change(none, "", "grant", "read:fs:/a", "read:fs:/a", "", NULL);
-    assert_change(all, "", "grant", "read:fs:/srv/x", NULL, NULL, "it may do that already");
+    assert_change(all, "", "grant", "read:fs:/srv/x", NULL, NULL, "it may already do that");
     assert_change(none, "[grants.p]\nallow = [\"read:fs:/a\"]\n", "grant", "read:fs:/a/b", NULL,
-                  NULL, "it may do that already");
+                  NULL, "it may already do that");
     assert_change(all, "[grants.p]\ndeny = [\"read:fs:/srv\"]\n", "grant", "read:fs:/srv", "", "",
                   NULL);
     assert_change(all, "[grants.p]\ndeny = [\"read:fs:/srv/x\"]\n", "grant", "read:fs:/srv/x", "",
                   "", NULL);
     assert_change(all, "[grants.p]\ndeny = [\"read:fs:/srv/x\"]\n", "grant", "read:fs:/srv/x/y",
-                  NULL, NULL, "it lies in what you closed");
+                  NULL, NULL, "it is inside what you closed");
 }
 
 /* A line that was closed by a wider one stays closed when only a part is opened. */
@@ -183,7 +183,7 @@ static void grant_opens_no_more_than_it_names(void **state)
     (void)state;
     char **declared = DECLARED("net:a.example:443", "net:b.example:443");
     assert_change(declared, "[grants.p]\ndeny = [\"net:*\"]\n", "grant", "net:a.example:443", NULL,
-                  NULL, "it lies in what you closed");
+                  NULL, "it is inside what you closed");
     assert_change(declared, "[grants.p]\ndeny = [\"net:a.example:443\", \"net:b.example:443\"]\n",
                   "grant", "net:a.example:443", "", "net:b.example:443", NULL);
 }
@@ -200,7 +200,7 @@ static void revocation_takes_the_operators_line_out_and_closes_a_declared_one(vo
     assert_change(all, "[grants.p]\ndeny = [\"read:fs:/srv/x\"]\n", "revoke", "read:fs:/srv", "",
                   "read:fs:/srv", NULL);
     assert_change(all, "[grants.p]\ndeny = [\"read:fs:/srv\"]\n", "revoke", "read:fs:/srv/x", NULL,
-                  NULL, "it is closed already");
+                  NULL, "it is already closed");
     assert_change(all, "", "revoke", "read:fs:/etc/x", NULL, NULL, "it may not do that");
     assert_change(none, "", "revoke", "kaged:storage:read", NULL, NULL, "it may not do that");
 }

@@ -62,7 +62,8 @@ static void a_range_has_ends_and_steps(void **state)
     assert_refuses(knob, "0.05", "0.05 is less than its min, 0.1");
     assert_refuses(knob, "2.1", "2.1 is more than its max, 2");
     assert_refuses(knob, "1e400", "1e400 is more than its max, 2");
-    assert_refuses(knob, "0.75", "0.75 is none of its steps, which are 0.1 apart from 0.1 on");
+    assert_refuses(knob, "0.75",
+                   "0.75 is not one of its steps, which are 0.1 apart, starting at 0.1");
     assert_refuses(knob, "\"1\"", "\"1\" is not a number");
     assert_refuses(knob, "true", "true is not a number");
 }
@@ -75,7 +76,7 @@ static void a_range_of_integers_takes_whole_numbers(void **state)
     assert_takes(knob, "19");
     assert_refuses(knob, "0", "0 is less than its min, 1");
     assert_refuses(knob, "22", "22 is more than its max, 20");
-    assert_refuses(knob, "5", "5 is none of its steps, which are 3 apart from 1 on");
+    assert_refuses(knob, "5", "5 is not one of its steps, which are 3 apart, starting at 1");
     assert_refuses(knob, "4.5", "4.5 is not a whole number");
     assert_refuses(knob, "99999999999999999999", "99999999999999999999 is not a whole number");
 }
@@ -89,7 +90,7 @@ static void large_integers_are_not_rounded(void **state)
     assert_refuses(knob, "9223372036854775807",
                    "9223372036854775807 is more than its max, 9223372036854775806");
     assert_refuses(knob, "9007199254740993",
-                   "9007199254740993 is none of its steps, which are 2 apart from 0 on");
+                   "9007199254740993 is not one of its steps, which are 2 apart, starting at 0");
 }
 
 static void an_enum_takes_its_values(void **state)
@@ -97,8 +98,8 @@ static void an_enum_takes_its_values(void **state)
     (void)state;
     static const char knob[] = "{\"type\":\"enum\",\"values\":[\"low\",\"mid\"]}";
     assert_takes(knob, "\"mid\"");
-    assert_refuses(knob, "\"high\"", "\"high\" is none of its values, which are low, mid");
-    assert_refuses(knob, "1", "1 is none of its values, which are low, mid");
+    assert_refuses(knob, "\"high\"", "\"high\" is not one of its values, which are low, mid");
+    assert_refuses(knob, "1", "1 is not one of its values, which are low, mid");
 }
 
 static void a_boolean_is_true_or_false(void **state)
@@ -119,7 +120,7 @@ static void a_text_is_one_line_of_its_pattern_and_length(void **state)
     assert_refuses(knob, "\"abcd\"", "\"abcd\" has 4 characters, more than its max_length, 3");
     assert_refuses(knob, "\"A\"", "\"A\" does not match its pattern, ^[a-z\xc3\xa4]*$");
     assert_refuses(knob, "\"a\\nb\"", "\"a\\nb\" is more than one line");
-    assert_refuses("{\"type\":\"text\"}", "\"\\u0000\"", "\"\\u0000\" has a NUL in it");
+    assert_refuses("{\"type\":\"text\"}", "\"\\u0000\"", "\"\\u0000\" contains a NUL");
     assert_refuses(knob, "7", "7 is not a text");
 }
 
@@ -156,8 +157,9 @@ static void a_path_has_a_prefix_and_stays_below_it(void **state)
     assert_takes(knob, "\"config:/memory\"");
     assert_takes("{\"type\":\"path\",\"prefixes\":[\"config:\",\"project:\"]}", "\"project:/x/y\"");
     assert_refuses(knob, "\"project:/x\"",
-                   "\"project:/x\" has none of its prefixes, which are config:");
-    assert_refuses(knob, "\"/etc\"", "\"/etc\" has none of its prefixes, which are config:");
+                   "\"project:/x\" does not have one of its prefixes, which are config:");
+    assert_refuses(knob, "\"/etc\"",
+                   "\"/etc\" does not have one of its prefixes, which are config:");
     assert_refuses(knob, "4", "4 is not a path");
     static const char *const bad[] = {"\"config:/../x\"", "\"config:memory\"", "\"config:/a/./b\"",
                                       "\"config:/a\\u0000\""};

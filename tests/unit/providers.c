@@ -114,7 +114,7 @@ static void http_is_for_this_machine_unless_it_is_meant(void **state)
     }
     static const char key[] = PROVIDER "base_url = \"http://10.0.0.7:8000/v1\"\napi_key = \"k\"\n";
     assert_refused(key, "3:12: base_url: http:// would show the key to the network",
-                   "use https://, or say insecure = true if that is meant");
+                   "use https://, or set insecure = true if that is intended");
     kg_auto(kg_free) char *meant = kg_format("%sinsecure = true\n", key);
     local_free(must_read(meant));
 }
@@ -124,7 +124,7 @@ static void http_without_a_key_is_for_a_private_network(void **state)
     (void)state;
     static const char open_words[] =
         "3:12: base_url: http:// would show what is said to the network";
-    static const char hint[] = "use https://, or say insecure = true if that is meant";
+    static const char hint[] = "use https://, or set insecure = true if that is intended";
     static const char *const inside[] = {"10.0.0.7",    "172.16.0.1", "172.31.9.9", "192.168.1.2",
                                          "169.254.1.1", "100.64.0.1", "[fd00::7]",  "[fe80::1]",
                                          "gpu",         "gpu.local",  "ollama.lan", "a.b.internal"};
@@ -161,10 +161,10 @@ static void addresses_that_lead_nowhere_are_refused(void **state)
         {"https://a:", "3:12: base_url: its port is not one from 1 to 65535"},
         {"https://[::1]x", "3:12: base_url: its port is not one from 1 to 65535"},
         {"https://key@a/",
-         "3:12: base_url: it has a user in it: keys belong into api_key or headers"},
-        {"https://a/?b", "3:12: base_url: it has a \"?\" or \"#\" in it"},
-        {"https://a/ b", "3:12: base_url: it has a character that no address has"},
-        {"https://\xC3\xA4/", "3:12: base_url: it has a character that no address has"},
+         "3:12: base_url: it contains a user name: keys belong in api_key or headers"},
+        {"https://a/?b", "3:12: base_url: it contains a \"?\" or \"#\""},
+        {"https://a/ b", "3:12: base_url: it contains a character that no address may have"},
+        {"https://\xC3\xA4/", "3:12: base_url: it contains a character that no address may have"},
     };
     for (size_t i = 0; i < KG_COUNT(rows); i++) {
         kg_auto(kg_free) char *text = kg_format(PROVIDER "base_url = \"%s\"\n", rows[i][0]);
@@ -184,16 +184,16 @@ static void what_is_wrong_is_told_with_its_place(void **state)
         {"[providers.p]\nkind = \"gemini\"\n",
          "2:8: kind takes \"openai\", \"anthropic\" or \"demo\"", ""},
         {"[providers.p]\nkind = \"demo\"\nbase_url = \"http://localhost/\"\n",
-         "3:12: the demo has no base_url: it asks nobody", ""},
+         "3:12: the demo takes no base_url: it asks nobody", ""},
         {PROVIDER "api_kye = \"s3cret\"\n", "3:1: unknown key api_kye", "did you mean api_key?"},
         {PROVIDER "api_key = 1\n", "3:11: api_key takes a string", ""},
-        {PROVIDER "api_key = \"a\\nb\"\n", "3:11: api_key has a control character in it", ""},
+        {PROVIDER "api_key = \"a\\nb\"\n", "3:11: api_key contains a control character", ""},
         {PROVIDER "retries = 11\n", "3:11: retries takes a number from 0 to 10", ""},
         {PROVIDER "headers = { \"a:b\" = \"c\" }\n", "3:21: headers: that is not a header name",
          ""},
-        {PROVIDER "headers = { Host = \"c\" }\n", "3:20: headers: host is not to be set", ""},
+        {PROVIDER "headers = { Host = \"c\" }\n", "3:20: headers: host cannot be set", ""},
         {PROVIDER "headers = { a = \"c\\r\\nd: e\" }\n",
-         "3:17: a header has a control character in it", ""},
+         "3:17: a header contains a control character", ""},
         {"models = []\n", "1:10: models is a table of tables", ""},
         {PROVIDER "[models.m]\nmodel = \"x\"\n", "3:9: models.m does not say its provider", ""},
         {PROVIDER "[models.m]\nprovider = \"p\"\n", "3:9: models.m does not say its model", ""},

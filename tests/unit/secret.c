@@ -160,7 +160,7 @@ static void without_its_key_nothing_is_opened_and_nothing_is_overwritten(void **
     struct kg_err err = {0};
     must_set(world, "aaa", VALUE);
     assert_int_equal(unlink(world->places.key), 0);
-    refuses(world, KG_E_REFUSED, "not here");
+    refuses(world, KG_E_REFUSED, "sealed with is missing");
     assert_true(secret_set(&world->places, KG_STR("bbb"), KG_STR("x"), &err) < 0);
     assert_int_equal(err.code, KG_E_REFUSED);
 }
@@ -189,7 +189,7 @@ static void rotation_seals_all_and_the_old_key_opens_nothing(void **state)
     assert_value(world, "one", VALUE);
     assert_true(access(world->places.next_key, F_OK) < 0);
     write_text(world->places.key, kg_buf_view(&old));
-    refuses(world, KG_E_REFUSED, "not here");
+    refuses(world, KG_E_REFUSED, "sealed with is missing");
 }
 
 /* Cut off at each of its steps: one of the two keys opens the file, and the next one finishes. */

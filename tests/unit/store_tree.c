@@ -136,7 +136,7 @@ static void links_that_lead_out_are_refused_also_over_other_links(void **state)
     assert_non_null(tree_link_problem(kg_str("x/z"), "y/..", link_of, up));
     assert_non_null(tree_link_problem(kg_str("a"), "b", link_of, LINKS("b", "/etc")));
     assert_string_equal(tree_link_problem(kg_str("a"), "b", link_of, LINKS("b", "a", "a", "b")),
-                        "the link leads in a circle");
+                        "the link is circular");
 }
 
 /* -- the hash ---------------------------------------------------------------------------------- */

@@ -312,7 +312,7 @@ static void messages_say_what_was_found_and_expected(void **state)
         {"a = 1 b", "1:7: found \"b\" where the end of the line was expected"},
         {"a = [1 2]", "1:8: found \"2\" where \",\" or \"]\" after an item of the array was "
                       "expected"},
-        {"a = yes", "1:5: \"yes\" is not a value; text must stand in quotes"},
+        {"a = yes", "1:5: \"yes\" is not a value; text must be quoted"},
         {"a = 012", "1:5: \"012\" is not a value: a number, date or time is written wrongly"},
         {"a = 9223372036854775808", "1:5: the integer does not fit in 64 bits"},
         {"a = 0x8000000000000000", "1:5: the integer does not fit in 64 bits"},
@@ -324,7 +324,7 @@ static void messages_say_what_was_found_and_expected(void **state)
                           "\\\\ \\u \\U was expected"},
         {"a = \"\\uD800\"", "1:6: U+D800 is not a Unicode character"},
         {"\xC3\xA4 = 1", "1:1: found \"\xC3\xA4\" where a key was expected"},
-        {"a = 1\n# \x01", "2:3: the control character 0x01 cannot stand in a comment"},
+        {"a = 1\n# \x01", "2:3: the control character 0x01 is not allowed in a comment"},
         {"a = 1\nb = \"\xFF\"", "2:6: the byte 0xFF is not UTF-8"},
     };
     for (size_t i = 0; i < KG_COUNT(rows); i++)

@@ -121,7 +121,8 @@ static void arguments_that_are_none_are_a_problem_of_the_call(void **data)
         assert_true(kg_str_is(kg_buf_view(&answer.calls[i].arguments), "{}"));
         assert_non_null(answer.calls[i].problem);
     }
-    assert_string_equal(answer.calls[0].problem, "the arguments are no JSON object: 1:1: not JSON");
+    assert_string_equal(answer.calls[0].problem,
+                        "the arguments are not a JSON object: 1:1: not JSON");
     assert_non_null(strstr(answer.calls[1].problem, "nested deeper"));
     assert_drafts_fit(&answer, 3);
     turn_answer_clear(&answer);

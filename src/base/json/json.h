@@ -1,7 +1,7 @@
 /*
  * JSON in three forms. The scanner walks received bytes and validates them without building
  * anything; the tree is one arena that the JSON, YAML and TOML readers all fill, with positions;
- * the writer appends to a buffer. Bytes that are passed on are never printed anew.
+ * the writer appends to a buffer. Bytes that are passed on are never printed again.
  */
 #ifndef KAGED_JSON_H
 #define KAGED_JSON_H
@@ -131,8 +131,8 @@ struct kg_str kg_node_text(const struct kg_node *node, const char *key);
 bool kg_node_is_true(const struct kg_node *node, const char *key);
 /* The member that is a list; an empty one if it is none. */
 const struct kg_node *kg_node_list(const struct kg_node *node, const char *key);
-int64_t kg_node_number(const struct kg_node *node, const char *key); /* 0 if it is no integer */
-/* Whether a list has that string among its items; false of NULL, and of what is no list. */
+int64_t kg_node_number(const struct kg_node *node, const char *key); /* 0 if it is not an integer */
+/* Whether a list has that string among its items; false of NULL, and of what is not a list. */
 bool kg_node_has_text(const struct kg_node *list_or_null, struct kg_str text);
 /* Whether both are written alike, members in the same order; numbers by their digits. */
 bool kg_node_is_same(const struct kg_node *a, const struct kg_node *b);

@@ -11,7 +11,7 @@ const char *kg_json_fault_text(enum kg_json_fault fault)
 {
     static const char *const texts[] = {
         [KG_JSON_OK] = "nothing is wrong",
-        [KG_JSON_SYNTAX] = "this byte cannot stand here",
+        [KG_JSON_SYNTAX] = "this byte is not allowed here",
         [KG_JSON_TRUNCATED] = "the text ends too early",
         [KG_JSON_UTF8] = "this is not UTF-8",
         [KG_JSON_SURROGATE] = "an escaped surrogate lacks its other half",

@@ -8,7 +8,7 @@ CURLM *fetch_multi_new(struct kg_err *err)
 {
     CURLM *multi = curl_global_init(CURL_GLOBAL_DEFAULT) == 0 ? curl_multi_init() : NULL;
     if (multi == NULL) {
-        kg_fail(err, KG_E_INTERNAL, "libcurl does not start");
+        kg_fail(err, KG_E_INTERNAL, "libcurl failed to initialize");
         return NULL;
     }
     curl_multi_setopt(multi, CURLMOPT_MAX_TOTAL_CONNECTIONS, CONNECTIONS_MAX);

@@ -97,12 +97,12 @@ static void fetch_exchange_on_ended(void *transfer, CURLcode result)
     curl_easy_getinfo(exchange->easy, CURLINFO_RESPONSE_CODE, &status);
     if (exchange->header_bytes > HEADERS_BYTES)
         exchange_put_error(exchange->all->lines, exchange->id,
-                           "the answer has more headers than kaged takes");
+                           "the answer has more headers than kaged accepts");
     else if ((result == CURLE_OK || exchange->truncated) && status >= 100 && status <= 999)
         fetch_exchange_put_result(exchange, status);
     else
         exchange_put_error(exchange->all->lines, exchange->id,
-                           result == CURLE_OK ? "what answered does not speak HTTP"
+                           result == CURLE_OK ? "the answer is not HTTP"
                                               : fetch_words(exchange->words, result));
     fetch_exchange_free(exchange);
 }

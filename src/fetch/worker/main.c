@@ -7,7 +7,7 @@
  *   {"method":"cancel","params":{"id":7}}
  *
  * and each request is answered on stdout by {"status","content_type","body","truncated"}, or by an
- * error in words. Bytes that are no text are in "body_base64". Any number of requests may be on
+ * error in words. Bytes that are not text are in "body_base64". Any number of requests may be on
  * their way. The end of stdin ends all of them. `kaged-fetch object` is another thing: object.c.
  */
 #include "base/confine.h"

@@ -46,10 +46,10 @@ struct object_order {
 struct object_request {
     const char *method, *hash;
     int from_fd, into_fd; /* -1: none */
-    struct kg_str body;   /* that goes, if it is no file */
+    struct kg_str body;   /* that goes, if it is not a file */
     size_t body_at;
     uint64_t bytes_max, bytes; /* that came, or went */
-    struct kg_buf kept;        /* what came, if it is no file: of an error, or of a check */
+    struct kg_buf kept;        /* what came, if it is not a file: of an error, or of a check */
     size_t header_bytes;
     int64_t clock_ms;
     bool is_too_long, is_lost; /* more came than may; the disk refused it */

@@ -102,7 +102,7 @@ static int script_worker_protect(struct runner *runner, lua_CFunction function, 
 {
     lua_State *lua = runner->lua;
     lua_settop(lua, 0);
-    lua_pushcfunction(lua, function); /* needs no memory: it is no closure */
+    lua_pushcfunction(lua, function); /* needs no memory: it is not a closure */
     lua_pushlightuserdata(lua, data);
     if (lua_pcall(lua, 1, 0, 0) == LUA_OK)
         return 0;
@@ -134,7 +134,7 @@ static int read_registered(lua_State *lua)
     return 0;
 }
 
-/* Before each answer, so that who waits for it knows what there is. */
+/* Before each answer, so that the caller knows what there is. */
 static void tell_registered(struct runner *runner)
 {
     kg_auto(kg_buf_free) struct kg_buf words = {0};
@@ -299,7 +299,7 @@ static int push_answer(lua_State *lua)
     return 0;
 }
 
-/* An answer, or none: that is nil for who asked. */
+/* An answer, or none: that is nil for the caller. */
 static void unpark(struct runner *runner, int64_t id, struct kg_str result)
 {
     kg_auto(kg_buf_free) struct kg_buf words = {0};
@@ -547,13 +547,13 @@ struct runner *runner_new(const struct options *options, int in_fd, int out_fd, 
     runner->limits.steps_max = (uint64_t)options->instructions;
     runner->lua = lua_newstate(limits_allocate, &runner->limits);
     if (runner->lua == NULL) {
-        kg_fail(err, KG_E_INTERNAL, "Lua does not start in %lld bytes",
+        kg_fail(err, KG_E_INTERNAL, "Lua failed to start in %lld bytes",
                 (long long)options->memory_bytes);
     } else {
         *(struct runner **)lua_getextraspace(runner->lua) = runner;
         if (script_worker_protect(runner, open_lua, runner, &words) == 0)
             return runner;
-        kg_fail(err, KG_E_INTERNAL, "Lua does not start: %s", words.data);
+        kg_fail(err, KG_E_INTERNAL, "Lua failed to start: %s", words.data);
     }
     runner_free(runner);
     return NULL;

@@ -169,7 +169,7 @@ int git_open(struct snapshot *snapshot, struct kg_err *err)
     snapshot->environment = snapshot_git_make_environment();
     snapshot->is_own = options->way != NULL ? strcmp(options->way, "git") == 0 : is_own;
     if (snapshot->is_own && !is_own)
-        return kg_fail(err, KG_E_CONFLICT, "%s has no repository of git any more", options->folder);
+        return kg_fail(err, KG_E_CONFLICT, "%s no longer has a git repository", options->folder);
     if (mkdir(LINKS, 0700) < 0 && errno != EEXIST)
         return kg_fail_errno(err, errno, "make %s", LINKS);
     snapshot->git_dir = snapshot->is_own ? kg_path_join(options->folder, ".git")
@@ -324,7 +324,7 @@ static int snapshot_git_take_row(struct snapshot_list *list, char *row, struct k
     char *tab = strchr(row, '\t');
     if (tab == NULL || sscanf(row, "%o %7s %64s", &mode, type, id) != 3 ||
         strcmp(type, "blob") != 0)
-        return kg_fail(err, KG_E_IO, "the tree has what no snapshot has");
+        return kg_fail(err, KG_E_IO, "the tree has entries that no snapshot has");
     struct snapshot_file *file = snapshot_list_add(list, kg_str(tab + 1), mode);
     kg_str_copy(kg_str(id), file->id, SNAPSHOT_ID_MAX);
     return 0;
@@ -361,7 +361,7 @@ static int read_content(FILE *from, size_t max, struct kg_buf *ret_content, stru
     ret_content->length = 0;
     if (fgets(line, sizeof(line), from) == NULL || sscanf(line, "%*s %7s %llu", type, &size) != 2 ||
         strcmp(type, "blob") != 0 || size > max)
-        return kg_fail(err, KG_E_IO, "a content of the snapshot is not there any more");
+        return kg_fail(err, KG_E_IO, "a file of the snapshot no longer exists");
     kg_buf_reserve(ret_content, size + 1);
     if (fread(ret_content->data, 1, size + 1, from) != size + 1)
         return kg_fail(err, KG_E_IO, "git cat-file ended too soon");

@@ -51,7 +51,7 @@ static int snapshot_parse(int count, char **words, struct snapshot_options *opti
     kg_options_preset(numbers, options);
     options->drop = kg_list_new(0);
     if (count < 4)
-        return kg_fail(err, KG_E_USAGE, "what to do, a folder and a store are to be named");
+        return kg_fail(err, KG_E_USAGE, "an action, a folder and a store must be named");
     options->act = words[1];
     options->folder = words[2];
     options->store = words[3];

@@ -23,7 +23,7 @@ enum worker_exit {
     WORKER_DONE = 0,        /* stdin ended */
     WORKER_IO = 1,          /* stdin or stdout failed, or a line was too long */
     WORKER_USAGE = 2,       /* the command line is wrong */
-    WORKER_CORRUPT = 3,     /* the file is no database, or a damaged one */
+    WORKER_CORRUPT = 3,     /* the file is not a database, or a damaged one */
     WORKER_CANNOT_OPEN = 4, /* the file cannot be opened, or somebody else has it open */
 };
 

@@ -32,7 +32,7 @@ static int read_keys(struct kg_str params, unsigned keys, struct asked *ret_aske
     if (params.data == NULL)
         params = KG_STR("{}");
     if (params.data[0] != '{')
-        return failure_set(failure, KG_E_INVALID_PARAMS, NULL, "the parameters are an object");
+        return failure_set(failure, KG_E_INVALID_PARAMS, NULL, "the parameters must be an object");
     struct kg_json_cursor walk = kg_json_inside(params);
     struct kg_str raw, value;
     bool escaped;
@@ -40,7 +40,8 @@ static int read_keys(struct kg_str params, unsigned keys, struct asked *ret_aske
         enum key key = method_find_key(raw, escaped);
         if (key == KEY_COUNT || (keys & BIT(key)) == 0)
             return failure_set(failure, KG_E_INVALID_PARAMS, NULL,
-                               "there is no parameter %.*s in this method", KG_STR_CUT(raw, 64));
+                               "there is no parameter %.*s in this method",
+                               KG_STR_CUT(raw, KG_CUT_NAME));
         if (asked.value[key].data != NULL)
             return failure_set(failure, KG_E_INVALID_PARAMS, NULL, "%s is given twice",
                                key_names[key]);
@@ -55,7 +56,7 @@ static int read_sql(struct worker *worker, const struct asked *asked, struct kg_
 {
     struct kg_str span = asked->value[KEY_SQL];
     if (span.data == NULL || span.data[0] != '"')
-        return failure_set(failure, KG_E_INVALID_PARAMS, NULL, "sql is missing, or no string");
+        return failure_set(failure, KG_E_INVALID_PARAMS, NULL, "sql is missing, or not a string");
     *ret_sql = span_text(span, &worker->scratch);
     return 0;
 }
@@ -64,7 +65,7 @@ static int read_read_only(const struct asked *asked, bool *ret_read_only, struct
 {
     struct kg_str span = asked->value[KEY_READ_ONLY];
     if (span.data != NULL && span.data[0] != 't' && span.data[0] != 'f')
-        return failure_set(failure, KG_E_INVALID_PARAMS, NULL, "read_only is true or false");
+        return failure_set(failure, KG_E_INVALID_PARAMS, NULL, "read_only must be true or false");
     *ret_read_only = span.data != NULL && span.data[0] == 't';
     return 0;
 }
@@ -305,7 +306,7 @@ static int do_batch(struct worker *worker, const struct asked *asked, struct fai
         return -1;
     if (statements.data == NULL || statements.data[0] != '[')
         return failure_set(failure, KG_E_INVALID_PARAMS, NULL,
-                           "statements is missing, or no array");
+                           "statements is missing, or not an array");
     if (leave_group(worker, failure) < 0 || database_run_own(database, OWN_BEGIN, failure) < 0)
         return -1;
     int result = method_run_batch(worker, statements, failure);
@@ -440,5 +441,5 @@ int method_call(struct worker *worker, struct kg_str name, struct kg_str params,
         return methods[i].run(worker, &asked, failure);
     }
     return failure_set(failure, KG_E_METHOD_NOT_FOUND, NULL, "there is no method %.*s",
-                       KG_STR_CUT(name, 64));
+                       KG_STR_CUT(name, KG_CUT_NAME));
 }

@@ -40,7 +40,7 @@ static int set_sync(struct options *options, struct kg_str value, struct kg_err 
     options->sync_full = kg_str_is(value, "full");
     if (options->sync_full || kg_str_is(value, "normal"))
         return 0;
-    return kg_fail(err, KG_E_USAGE, "sync is normal or full");
+    return kg_fail(err, KG_E_USAGE, "sync must be normal or full");
 }
 
 static int storage_options_set_one(struct options *options, const char *word, struct kg_err *err)

@@ -35,7 +35,7 @@ static int storage_worker_parse(struct kg_str line, struct request *request,
     struct kg_json_cursor start = {line.data, line.data + line.length};
     kg_json_skip_space(&start);
     if (*start.at != '{')
-        return fail_request(failure, KG_E_INVALID_REQUEST, "a request is an object");
+        return fail_request(failure, KG_E_INVALID_REQUEST, "a request must be an object");
     struct kg_str key, value;
     bool escaped;
     start.at++;

@@ -155,13 +155,13 @@ static struct statement *statement_prepare(struct database *database, struct kg_
         return NULL;
     }
     if (handle == NULL) {
-        failure_set(failure, KG_E_INVALID_PARAMS, NULL, "sql: there is no statement in it");
+        failure_set(failure, KG_E_INVALID_PARAMS, NULL, "sql: it contains no statement");
         return NULL;
     }
     if (!is_blank((struct kg_str){tail, sql.length - (size_t)(tail - sql.data)})) {
         sqlite3_finalize(handle);
         failure_set(failure, KG_E_INVALID_PARAMS, NULL,
-                    "sql: there is more than one statement in it; send several as one batch");
+                    "sql: it contains more than one statement; send several as one batch");
         return NULL;
     }
     struct statement *statement = kg_alloc(sizeof(*statement));
@@ -179,7 +179,7 @@ static int statement_check_text(const struct database *database, struct kg_str s
                            "sql: it may have %lld bytes (sql_bytes)",
                            (long long)database->options->sql_bytes);
     if (memchr(sql.data, '\0', sql.length) != NULL)
-        return failure_set(failure, KG_E_INVALID_PARAMS, NULL, "sql: there is a NUL in it");
+        return failure_set(failure, KG_E_INVALID_PARAMS, NULL, "sql: it contains a NUL");
     return 0;
 }
 
@@ -260,10 +260,10 @@ static int bind_member(struct statement *statement, struct kg_str raw_key, struc
     if (index == 0)
         return failure_set(failure, KG_E_INVALID_PARAMS, NULL,
                            "params: the statement has no parameter named %.*s",
-                           KG_STR_CUT(name, 128));
+                           KG_STR_CUT(name, KG_CUT_WORD));
     if (bound[index - 1]++ != 0)
         return failure_set(failure, KG_E_INVALID_PARAMS, NULL, "params: %.*s is given twice",
-                           KG_STR_CUT(name, 128));
+                           KG_STR_CUT(name, KG_CUT_WORD));
     return value_bind(statement->handle, index, value, scratch, failure);
 }
 
@@ -303,5 +303,5 @@ int statement_bind(struct statement *statement, struct kg_str params, struct kg_
     if (params.data[0] == '{')
         return bind_object(statement, params, scratch, failure);
     return failure_set(failure, KG_E_INVALID_PARAMS, NULL,
-                       "params: the values are an array or an object");
+                       "params: the values must be an array or an object");
 }

@@ -277,7 +277,7 @@ static int take_content(struct git *git, struct git_stream *objects, struct kg_s
     while (bytes > 0) {
         size_t length = bytes < (int64_t)READ_BYTES ? (size_t)bytes : READ_BYTES;
         if (!git_stream_read(objects, block, length))
-            return sink_refuse(KG_E_INVALID_SOURCE, path, "git does not give all of it", git->err);
+            return sink_refuse(KG_E_INVALID_SOURCE, path, "git did not return all of it", git->err);
         int result = 0;
         if (link != NULL)
             kg_buf_append(link, block, length);
@@ -301,7 +301,7 @@ static int store_unpack_git_ask(struct git *git, struct git_child *objects,
     if (kg_write_all(objects->in, request, (size_t)length) < 0 ||
         !git_stream_until(&objects->out, '\n', header, sizeof(header)) ||
         strcmp(header, expected) != 0)
-        return sink_refuse(KG_E_INVALID_SOURCE, record->path, "git does not give it", git->err);
+        return sink_refuse(KG_E_INVALID_SOURCE, record->path, "git did not return it", git->err);
     return 0;
 }
 
@@ -320,7 +320,8 @@ static int store_unpack_git_write_link(struct git *git, struct git_child *object
 {
     kg_auto(kg_buf_free) struct kg_buf target = {0};
     if (record->bytes > TREE_LINK_BYTES_MAX)
-        return sink_refuse(KG_E_REFUSED, record->path, "what the link says is too long", git->err);
+        return sink_refuse(KG_E_REFUSED, record->path, "the target of the link is too long",
+                           git->err);
     int result = take_content(git, &objects->out, record->path, record->bytes, &target);
     kg_buf_terminate(&target);
     return result < 0 ? result : sink_link(git->sink, record->path, kg_buf_view(&target), git->err);
@@ -345,7 +346,7 @@ static int store_unpack_git_write_record(struct git *git, struct git_child *obje
         result = is_link ? store_unpack_git_write_link(git, objects, record)
                          : store_unpack_git_write_file(git, objects, record);
     if (result == 0 && !git_stream_read(&objects->out, &newline, 1))
-        result = sink_refuse(KG_E_INVALID_SOURCE, record->path, "git does not give it", git->err);
+        result = sink_refuse(KG_E_INVALID_SOURCE, record->path, "git did not return it", git->err);
     return result;
 }
 
@@ -355,7 +356,7 @@ static int write_records(struct git *git, struct git_child *names, struct git_ch
     while (git_stream_until(&names->out, '\0', line, sizeof(line))) {
         struct record record;
         if (!parse_record(kg_str(line), &record))
-            return kg_fail(git->err, KG_E_INVALID_SOURCE, "git lists something else than files");
+            return kg_fail(git->err, KG_E_INVALID_SOURCE, "git lists something other than files");
         int result = store_unpack_git_write_record(git, objects, &record);
         if (result < 0)
             return result;

@@ -63,7 +63,7 @@ static struct kg_str last_words(struct kg_buf *said)
 static const struct {
     const char *said, *hint;
 } hints[] = {
-    {"terminal prompts disabled", "it is not there, or not public: kaged gives no passwords"},
+    {"terminal prompts disabled", "it does not exist, or is not public: kaged gives no passwords"},
     {"not found", "look at the URL; kaged gives no passwords, so it must be public"},
     {"couldn't find remote ref HEAD", "the repository is empty"},
     {"does not appear to be a git repository", "for a plain folder, give its path without file://"},
@@ -79,7 +79,7 @@ static int git_run_fail(struct run_end *end, const char *what, struct kg_err *er
     if (end->too_much || strstr(text, "File too large") != NULL)
         return kg_fail(err, KG_E_TOO_LARGE, "git %s: there is more to fetch than the bound", what);
     int result = kg_fail(err, KG_E_INVALID_SOURCE, "git %s: %s", what,
-                         text[0] != '\0' ? text : "it failed without a word");
+                         text[0] != '\0' ? text : "it failed without a message");
     for (size_t i = 0; i < KG_COUNT(hints); i++)
         if (strstr(text, hints[i].said) != NULL) {
             kg_hint(err, "%s", hints[i].hint);

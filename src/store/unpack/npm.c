@@ -19,7 +19,8 @@
 #define LOOK_PAUSE_MS      500
 #define MODULES            "node_modules"
 #define OTHER_HOST                                                                                 \
-    "only the registries that npm is set to can be reached; if they send packages from another "   \
+    "only the registries that npm is configured with can be reached; if they send packages from "  \
+    "another "                                                                                     \
     "host, npm's replace-registry-host=always may help"
 
 struct npm {
@@ -162,7 +163,7 @@ static const struct failure {
     {"EBADPLATFORM", KG_E_INVALID_SOURCE, "it, or what it needs, is not for this kind of machine",
      NULL},
     {"EUSAGE", KG_E_INVALID_SOURCE, "its package.json and package-lock.json do not fit together",
-     "npm install makes the second anew"},
+     "npm install writes a new package-lock.json"},
     {"ERESOLVE", KG_E_INVALID_SOURCE, "the packages that it needs contradict each other", NULL},
     {"TAR_BAD_ARCHIVE", KG_E_INVALID_SOURCE, "what the registry sent is not an archive", NULL},
 };
@@ -221,12 +222,13 @@ static int store_unpack_npm_fail(const struct npm *npm, struct run_end *end)
         const struct failure *row = &failures[i];
         if (strcmp(row->said, code) != 0)
             continue;
-        kg_fail(npm->err, row->code, "%s (npm: %.200s)", row->words, kg_buf_terminate(&shown));
+        kg_fail(npm->err, row->code, "%s (npm: %" KG_S_PATH ")", row->words,
+                kg_buf_terminate(&shown));
         return row->hint != NULL ? kg_hint(npm->err, "%s", row->hint) : -EINVAL;
     }
-    return kg_fail(npm->err, KG_E_INVALID_SOURCE, "npm cannot install it: %s%s%.300s", code,
+    return kg_fail(npm->err, KG_E_INVALID_SOURCE, "npm cannot install it: %s%s%" KG_S_CAUSE, code,
                    code[0] != '\0' ? ": " : "",
-                   line[0] != '\0' ? kg_buf_terminate(&shown) : "it failed without a word");
+                   line[0] != '\0' ? kg_buf_terminate(&shown) : "it failed without a message");
 }
 
 /* -- the whole --------------------------------------------------------------------------------- */

@@ -136,10 +136,9 @@ static int make_parents(struct sink *sink, struct kg_str path, struct kg_err *er
         struct kg_str parent = {path.data, at};
         struct item *item = kg_map_get(sink->items, parent);
         if (item != NULL && item->kind != FOLDER_ENTRY)
-            return sink_refuse(KG_E_REFUSED, path,
-                               item->kind == LINK_ENTRY ? "it lies beneath a link"
-                                                        : "it lies beneath a file",
-                               err);
+            return sink_refuse(
+                KG_E_REFUSED, path,
+                item->kind == LINK_ENTRY ? "it is below a link" : "it is below a file", err);
         if (item == NULL && sink_make_folder(sink, parent, err) == NULL)
             return -EINVAL;
     }
@@ -182,7 +181,7 @@ int sink_link(struct sink *sink, struct kg_str path, struct kg_str target, struc
 {
     if (target.length > TREE_LINK_BYTES_MAX || memchr(target.data, '\0', target.length) != NULL)
         return sink_refuse(KG_E_REFUSED, path,
-                           "what the link says is too long, or no readable text", err);
+                           "the target of the link is too long, or not readable text", err);
     int result = sink_take_name(sink, path, err);
     if (result < 0)
         return result;

@@ -87,7 +87,7 @@ static int tar_unpack_entry(const struct reader *reader, struct archive_entry *e
         return 0;
     const char *problem = tree_mode_problem(mode);
     if (problem == NULL && S_ISLNK(mode) && archive_entry_symlink(entry) == NULL)
-        problem = "what the link says is too long, or no readable text";
+        problem = "the target of the link is too long, or not readable text";
     if (problem == NULL && archive_entry_is_encrypted(entry))
         problem = "it is encrypted";
     if (problem != NULL)

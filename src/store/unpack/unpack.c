@@ -41,7 +41,7 @@ int unpack(const struct options *options, struct report *report, struct kg_err *
         if (strcmp(options->format, formats[i].name) == 0)
             run = formats[i].unpack;
     if (run == NULL)
-        return kg_fail(err, KG_E_USAGE, "there is no format %.40s", options->format);
+        return kg_fail(err, KG_E_USAGE, "there is no format %" KG_S_NAME, options->format);
     kg_auto(kg_close) int folder = open(options->folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (folder < 0)
         return kg_fail_errno(err, errno, "open folder %s", options->folder);

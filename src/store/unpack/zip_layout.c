@@ -100,7 +100,7 @@ static int zip_layout_find_end(struct layout *layout, const char *tail, size_t l
     }
     return *ret_end != NULL
                ? 0
-               : zip_layout_fail(layout, "it has no end record, or something behind it");
+               : zip_layout_fail(layout, "it has no end record, or something follows it");
 }
 
 static int zip_layout_take_end(struct layout *layout, const char *end, uint64_t end_at)
@@ -188,7 +188,7 @@ static int check_row(const struct layout *layout, const struct row *row, const c
     if (row->name.length == 0)
         return fail_row(layout, row, "its name is empty");
     if (memchr(row->name.data, '\0', row->name.length) != NULL)
-        return fail_row(layout, row, "there is a NUL in its name");
+        return fail_row(layout, row, "its name contains a NUL");
     if (row->packed == UINT32_MAX || row->unpacked == UINT32_MAX || row->offset == UINT32_MAX)
         return fail_row(layout, row, "it needs ZIP64 records, which nothing of its size does");
     if (zip_layout_get16(header + 34) != 0)
@@ -283,7 +283,7 @@ static int check_descriptor(const struct layout *layout, const struct row *row, 
 {
     char bytes[24];
     if (length != 12 && length != 16 && length != 20 && length != 24)
-        return fail_row(layout, row, "there is something behind its data");
+        return fail_row(layout, row, "something follows its data");
     int result = zip_layout_read_at(layout, at, bytes, (size_t)length);
     if (result < 0)
         return result;
@@ -294,7 +294,7 @@ static int check_descriptor(const struct layout *layout, const struct row *row, 
                 get32(fields + 4) == row->packed && get32(unpacked) == row->unpacked;
     if (is_wide)
         same = same && get32(fields + 8) == 0 && get32(unpacked + 4) == 0;
-    return same ? 0 : fail_row(layout, row, "what is said behind its data differs");
+    return same ? 0 : fail_row(layout, row, "the record after its data differs");
 }
 
 /* *ret_end: where its data end. */
@@ -327,10 +327,10 @@ static int zip_layout_check_entry(const struct layout *layout, const struct row 
     if (result < 0)
         return result;
     if (end > next)
-        return fail_row(layout, row, "it overlaps what comes behind it");
+        return fail_row(layout, row, "it overlaps what follows it");
     if ((row->flags & FLAG_STREAMED) != 0)
         return check_descriptor(layout, row, end, next - end);
-    return end == next ? 0 : fail_row(layout, row, "there is a gap behind it");
+    return end == next ? 0 : fail_row(layout, row, "there is a gap after it");
 }
 
 static int zip_layout_check_entries(struct layout *layout)
