@@ -16,8 +16,9 @@ from harness import BUILD, PATIENCE, PLUGINS, ROOT, Daemon, FlowTest, main, wait
 from mcp_client import Client, approve_tools
 from models import STREAM, delta
 from page_world import ANSWER, PageWorld, calls, slowly
-from test_catalog_packages import MANIFEST, archive
+from test_catalog_packages import BOUNDARY, MANIFEST, archive, form
 from test_orchestrators import example
+from test_package_tier import SHOUT
 
 LONG = os.environ.get("KAGED_TEST_LONG") == "1"
 PAGE = os.path.isdir(os.path.join(ROOT, "build/web/files"))
@@ -88,7 +89,110 @@ class Turns(BrowserTest):
         self.assertEqual(self.browser.axe(), [])
 
 
+class OrgTest(BrowserTest):
+    """An org, and what it may reach."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.share(PageWorld(config={"catalog.org_may.acme": ["net:models.example.com:443"]}))
+        status, made = cls.daemon.raw("POST", "/api/admin/orgs", json.dumps({"name": "acme", "domain": "acme.example"}))
+        assert status == 201, made
+        cls.org = json.loads(made)["org_id"]
+
+
+class OrgModels(OrgTest):
+    def models(self):
+        return {one["name"]: one for one in json.loads(self.daemon.raw("GET", f"/api/orgs/{self.org}/llm-configs")[1])["llm_configs"]}
+
+    def test_a_model_is_added_changed_and_deleted_and_its_key_never_shown(self):
+        self.browser.go(f"orgs/{self.org}")
+        self.see("No models")
+        form = "details:has(summary:has-text('Add a model'))"
+        self.browser.click(f"{form} >> summary")
+        self.assertEqual(self.browser.count(f"{form} >> input[type=password]"), 0)
+        self.fill(form, "Name", "<b>big</b>")
+        self.browser.choose(f"{form} >> label:text-is('Provider') >> xpath=.. >> select", "openai")
+        self.fill(form, "Model", "gpt")
+        self.fill(form, "Address (optional)", "https://elsewhere.example/v1")
+        self.fill(form, "Key (optional)", "sk-never-shown-again")
+        self.browser.click(button("Add the model"))
+        self.see("may not reach", ".note.failed")
+        self.fill(form, "Address (optional)", "https://models.example.com/v1")
+        self.browser.click(button("Add the model"))
+        row = "#models details:has(summary:has-text('<b>big</b>'))"
+        self.see("with a key", row)
+        self.assertEqual(self.browser.evaluate("document.querySelectorAll('#models b').length"), 0)
+        self.browser.click(f"{row} >> summary")
+        self.see("It is set, and not shown", row)
+        self.fill(row, "Temperature (optional)", "0.5")
+        self.fill(row, "Model", "gpt-next")
+        self.browser.click(f"{row} >> " + button("Save"))
+        self.see("gpt-next", f"{row} >> summary")
+        one = self.models()["<b>big</b>"]
+        self.assertEqual((one["model"], one["temperature"], one["api_key"]), ("gpt-next", 0.5, "***MASKED***"))
+        self.assertNotIn("sk-never-shown-again", self.browser.evaluate("document.documentElement.outerHTML"))
+        self.assertEqual(self.browser.evaluate("[...document.querySelectorAll('input[type=password]')].map((one) => one.value).join('')"), "")
+        for width in (360, 1280):
+            self.browser.size(width, 860)
+            self.assertLessEqual(self.browser.evaluate("document.documentElement.scrollWidth"), width)
+            self.assertEqual(self.browser.axe(), [])
+        self.browser.click(button("Remove the key of <b>big</b>"))
+        self.browser.click("dialog >> " + button("Remove"))
+        wait_for(lambda: self.models()["<b>big</b>"]["api_key"] is None, "the key's end")
+        self.browser.waitGone("dialog")
+        self.browser.click(button("Delete the model <b>big</b>"))
+        self.browser.click("dialog >> " + button("Delete"))
+        self.see("No models")
+        self.assertEqual(self.models(), {})
+
+    def fill(self, where, label, text):
+        self.browser.fill(f"{where} >> label:text-is('{label}') >> xpath=.. >> input", text)
+
+
 if LONG:
+    class Conversations(OrgTest):
+        """A package and an orchestrator, without Python."""
+
+        def asked(self, method, path, body, status=201):
+            answer = self.daemon.raw(method, f"/api/orgs/{self.org}{path}", json.dumps(body))
+            self.assertEqual(answer[0], status, answer[1])
+            return json.loads(answer[1])
+
+        def say(self, text, answer):
+            self.daemon.provider.answers.append(slowly(answer, 0.1))
+            self.browser.fill("textarea[aria-label='Message to Shouting desk']", text)
+            self.browser.press("Enter")
+            self.see(answer, ".transcript")
+            self.browser.wait(button("Send"))
+
+        def test_an_earlier_conversation_is_found_opened_and_gone_on_with(self):
+            manifest = SHOUT["kaged-plugin.yaml"].replace("com.example.shout", "example.acme.shout")
+            content = form(archive({"kaged-plugin.yaml": manifest, "shout": SHOUT["shout"]}, programs=["shout"]))
+            status, made = self.daemon.raw("POST", f"/api/orgs/{self.org}/plugins/upload", content,
+                                           {"Content-Type": f"multipart/form-data; boundary={BOUNDARY}"})
+            self.assertEqual(status, 201, made)
+            model = self.asked("POST", "/llm-configs", {"name": "desk", "provider": "local", "model": "deep"})
+            one = self.asked("POST", "/orchestrators", {
+                "name": "Shouting desk", "framework_type": "langgraph", "mode": "supervisor",
+                "active_plugin_ids": ["example.acme.shout"], "config": {"default_llm_config_id": model["id"]}})
+            self.browser.go(f"orchestrators/{self.org}/{one['instance_id']}")
+            self.say("First <i>question</i>", "First answer")
+            self.browser.click(button("New conversation"))
+            self.browser.waitGone(".transcript .entry")
+            self.say("Second question", "Second answer")
+            self.browser.click("summary:has-text('Earlier conversations')")
+            self.assertEqual(self.browser.count("[aria-label='Earlier conversations'] li"), 2)
+            self.browser.click("[aria-label='Earlier conversations'] >> text=First")
+            self.see("First <i>question</i>", ".transcript")
+            self.see("First answer", ".transcript")
+            self.assertNotIn("Second", self.browser.text(".transcript"))
+            self.assertEqual(self.browser.axe(), [])
+            self.say("And then?", "Third answer")
+            said = json.dumps(self.daemon.provider.requests[-1][1]["messages"])
+            self.assertIn("First <i>question</i>", said)
+            self.assertNotIn("Second question", said)
+            self.assertEqual(self.browser.count("[aria-label='Earlier conversations'] li"), 2)
+
     class Views(BrowserTest):
         @classmethod
         def setUpClass(cls):

@@ -4,6 +4,7 @@ import { call, type Schemas } from "../api";
 import { useAsk } from "../ask";
 import { Act, askFirst, Badge, Card, Empty, Facts, Field, note, Said, Shown, Time } from "../ui";
 import { count } from "../words";
+import { Models } from "./org-models";
 
 type Org = Schemas["Org"];
 const NAME = /^[a-z0-9][a-z0-9._-]{0,34}$/;
@@ -169,6 +170,7 @@ export function OrgView({ id }: { id: string }) {
               </div>
             </div>
             <Members org={org} />
+            <Models org={org.org_id} />
             <Card title="What it may have"><Quota quota={quota} /></Card>
             <Card title="Facts">
               <Facts rows={[["Name", <Said text={org.name} />], ["Id", <code><Said text={org.org_id} /></code>], ["Domain", org.domain ? <Said text={org.domain} /> : "none"], ["Website", org.website ? <Said text={org.website} /> : "none"], ["Contact", org.contact_email ? <Said text={org.contact_email} /> : "none"], ["Created", <Time at={org.created_at} />]]} />
