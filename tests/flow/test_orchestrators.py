@@ -61,6 +61,7 @@ def written(base, pid, version="1.0", **parts):
 
 class OrchestratorTest(PackageTest):
     more_config = {}
+    bounds = ""  # of the provider
 
     @classmethod
     def setUpClass(cls):
@@ -71,7 +72,7 @@ class OrchestratorTest(PackageTest):
                   "catalog.org_may.acme": [f"net:127.0.0.1:{cls.provider.port}"], **({"catalog.runtimes.python.root": tree} if tree else {}),
                   **cls.more_config}
         daemon = Daemon([], config)
-        daemon.write_local(LOCAL.format(url=cls.provider.url, key=KEY))
+        daemon.write_local(LOCAL.format(url=cls.provider.url, key=KEY).replace("retries = 0\n", f"retries = 0\n{cls.bounds}"))
         cls.share(daemon)
         cls.world = World(cls.daemon)
         cls.made = 0
@@ -127,6 +128,12 @@ class OrchestratorTest(PackageTest):
         self.set_key(instance)
         self.loaded(instance)
         return instance
+
+    def shouting(self):
+        """With a package that has a manifest of kaged's, and is no Python."""
+        manifest = SHOUT["kaged-plugin.yaml"].replace("com.example.shout", "example.acme.shout")
+        self.uploaded(archive({"kaged-plugin.yaml": manifest, "shout": SHOUT["shout"]}, "shout/", ["shout"]))
+        return self.created("example.acme.shout")
 
     def chat(self, instance, message="where is it?", who="acme-member", org="acme", **body):
         return self.world.clients[who].ask("POST", "/api/chat/completion",
@@ -211,9 +218,7 @@ class Story(OrchestratorTest):
         self.assertIn("You find parcels and tell when they arrive", self.asked(1)["messages"][0]["content"])
 
     def test_a_package_of_kageds_own_kind_is_called_in_a_chat(self):
-        manifest = SHOUT["kaged-plugin.yaml"].replace("com.example.shout", "example.acme.shout")
-        self.uploaded(archive({"kaged-plugin.yaml": manifest, "shout": SHOUT["shout"]}, "shout/", ["shout"]))
-        instance = self.created("example.acme.shout")
+        instance = self.shouting()
         status, item = self.ask("acme-admin", "PATCH", self.at(instance, "/plugin-settings"), {
             "plugin_settings": {"example.acme.shout": {"settings": [{"key": "volume", "value": 2}]}}})
         self.assertEqual(status, 200, item)
@@ -528,6 +533,38 @@ class Troubles(OrchestratorTest):
         self.set_key(instance)
         status, answer = self.load(instance)
         self.assertEqual((status, answer["code"]), (422, "CF-0001"), answer)
+
+
+class Busy(OrchestratorTest):
+    bounds = "calls_max = 1\nwaiting_max = 0\n"
+
+    def test_a_chat_past_what_its_provider_may_be_asked_is_told_when_to_come_back(self):
+        instance, free = self.shouting(), threading.Event()
+
+        def waits(connection):
+            free.wait(PATIENCE)
+            connection.sendall(says("At last."))
+        self.provider.answers.append(waits)
+        first = []
+        thread = threading.Thread(target=lambda: first.append(self.chat(instance)))
+        thread.start()
+        try:
+            wait_for(lambda: self.provider.requests, "the first chat")
+            client = self.world.clients["acme-member"]
+            connection = http.client.HTTPConnection(client.address, timeout=PATIENCE)
+            connection.request("POST", "/api/chat/completion", json.dumps({"message": "and me?", "stream": False}),
+                               {**client.headers, "X-ORG-ID": "acme", "X-INSTANCE-ID": instance})
+            answer = connection.getresponse()
+            told = json.loads(answer.read())
+            connection.close()
+            self.assertEqual((answer.status, told["code"], answer.headers["Retry-After"]), (429, "RL-0001", "1"), told)
+            self.assertIn("as many questions wait for it as may", told["message"])
+            name, data = self.stream(instance)[-1]
+            self.assertEqual((name, data["code"]), ("error", "RL-0001"), data)
+        finally:
+            free.set()
+            thread.join()
+        self.assertEqual((first[0][0], first[0][1]["response"]), (200, "At last."))
 
 
 class Pool(OrchestratorTest):
