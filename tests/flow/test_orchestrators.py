@@ -41,6 +41,25 @@ def get_tools(self):
 """
 
 
+SPEAKS = """
+def get_tools(self):
+    import socket, sys
+    @uvtool
+    def reach(port: int) -> str:
+        print("the key is", self.key, flush=True)
+        print("and again", self.key, file=sys.stderr, flush=True)
+        try:
+            socket.create_connection(("127.0.0.1", port), 5).close()
+            return "reached with " + self.key
+        except OSError:
+            return "not reached"
+    return [reach]
+def initialize(self, config):
+    self.key = config["api_key"]
+"""
+NEEDS_KEY = '@plugin_settings([{"key": "api_key", "type": "str", "description": "A key", "required": True, "sensitive": True}])'
+
+
 def example(pid="example.acme.parcels", version="1.0.0"):
     files = {}
     for name in os.listdir(EXAMPLE):
@@ -230,6 +249,31 @@ class Story(OrchestratorTest):
         self.assertIn("HIHI", self.asked(1)["messages"][-1]["content"])
         self.assertEqual(self.ask("acme-admin", "POST", self.at(instance, "/unload"))[0], 202)
         wait_for(lambda: not self.show(instance)["is_ready"], "its end")
+
+    def test_a_package_reaches_what_was_granted_and_its_secret_is_not_in_what_it_prints(self):
+        pid, key = "example.acme.speaks", "sk-tern-and-gull-0042"
+        self.uploaded(written(os.path.join(self.daemon.home, "speaks"), pid, agent=SPEAKS, decorator=NEEDS_KEY))
+        instance = self.created(pid)
+        self.set_key(instance, pid, key)
+        self.loaded(instance)
+        tool = calls({"port": self.provider.port}, name="speaks__reach")
+        self.said(instance, tool, says("No."))
+        self.assertIn("not reached", self.asked(1)["messages"][-1]["content"])
+        capability = f"net:127.0.0.1:{self.provider.port}"
+        status, told = self.ask("acme-admin", "POST", f"/api/orgs/acme/plugins/{pid}/grants", {"capability": capability})
+        self.assertIn(status, (200, 201), told)
+        self.loaded(instance)
+        self.provider.requests.clear()
+        self.said(instance, tool, says("Yes."))
+        result = next(body["messages"][-1]["content"] for _, body in self.provider.requests
+                      if body and body["messages"][-1]["role"] == "tool")
+        self.assertIn("reached with", result)
+        name = next(one["name"] for one in self.daemon.api("GET", "/plugins")[1]["plugins"] if one["name"].startswith("speaks-"))
+        lines = json.dumps(self.daemon.api("GET", f"/plugins/{name}/logs?lines=100")[1])
+        self.assertIn("the key is", lines)
+        self.assertIn("and again", lines)
+        for text in (lines, self.daemon.log(), json.dumps(self.daemon.audit())):
+            self.assertNotIn(key, text)
 
     def test_two_hundred_chats_at_once(self):
         instance = self.ready()
