@@ -65,11 +65,15 @@ struct catalog_org {
     bool active, deleted;
     char *profile, *settings, *quota; /* JSON objects */
     int64_t created_ms;
+    struct kg_rate requests; /* of its members, within a minute */
 };
 /* By its id or name; NULL: there is none, or it was deleted. */
 const struct catalog_org *catalog_org_find(const struct catalog *catalog, struct kg_str id_or_name);
 /* A bound of its quota by name; -1: there is none. */
 int64_t catalog_org_quota(const struct catalog_org *org, const char *name);
+/* Counts one more request of a member. KG_E_BUSY: rate_limit_rpm of its quota does not let it. */
+int catalog_org_count_request(const struct catalog *catalog, const struct catalog_org *org,
+                              struct kg_err *err);
 
 /* Org: {"org_id","name","display_name","domain","tier","status",...,"is_deleted","created_at"} */
 void catalog_orgs_list(const struct catalog_request *request, bool all);

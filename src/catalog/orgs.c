@@ -87,6 +87,21 @@ int64_t catalog_org_quota(const struct catalog_org *org, const char *name)
     return value != NULL && kg_node_int(value, &bound) ? bound : -1;
 }
 
+int catalog_org_count_request(const struct catalog *catalog, const struct catalog_org *org,
+                              struct kg_err *err)
+{
+    struct catalog_org *own = kg_map_get(catalog->orgs, kg_str(org->id));
+    int64_t per_minute = catalog_org_quota(org, "rate_limit_rpm");
+    uint64_t now_ms = kg_monotonic_ms();
+    if (per_minute < 0 || own == NULL ||
+        kg_rate_pass(&own->requests, per_minute < UINT32_MAX ? (uint32_t)per_minute : UINT32_MAX,
+                     now_ms / 60, NULL))
+        return 0;
+    kg_fail(err, KG_E_BUSY, "the org %s may make %lld requests a minute, and has made them",
+            org->name, (long long)per_minute);
+    return kg_hint(err, "try again in %llu s", (unsigned long long)(60 - now_ms / 1000 % 60));
+}
+
 /* -- answers ----------------------------------------------------------------------------------- */
 
 static void put_org(struct kg_json_writer *json, const struct catalog_org *org)

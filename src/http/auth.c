@@ -439,7 +439,9 @@ static int narrow_to_role(const struct http_auth *auth, struct http_request *req
                        KG_STR_CUT(named, SHOWN_MAX));
     if (org != NULL && !org->active && role != CATALOG_SYS_ADMIN)
         return kg_fail(err, KG_E_REFUSED, "the org %s is not active", org->name);
-    return 0;
+    return org != NULL && (role == CATALOG_MEMBER || role == CATALOG_ORG_ADMIN)
+               ? catalog_org_count_request(auth->catalog, org, err)
+               : 0;
 }
 
 /* Whoever has a valid token made no failed attempt to get in, whatever the request. */

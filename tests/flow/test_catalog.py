@@ -221,6 +221,21 @@ class Orgs(FlowTest):
         quota = self.ask("root", "GET", "/api/orgs/small/quota")[1]
         self.assertEqual((quota["quota"], quota["used"]["members"]), ({"max_members": 1}, 1))
 
+    def test_quotas_bound_requests_of_members_within_a_minute(self):
+        self.world.operator("POST", "/api/admin/orgs", {"name": "slow", "quota": {"rate_limit_rpm": 3}})
+        self.world.operator("POST", "/api/orgs/slow/members", {"user": "sloth"})
+        sloth = self.world.client("sloth")
+        answers = [sloth.ask("GET", "/api/orgs/slow") for _ in range(8)]  # a minute may end in between, once
+        self.assertEqual(answers[0][0], 200)
+        status, told = next(answer for answer in answers if answer[0] != 200)
+        self.assertEqual((status, told["code"]), (429, "RL-0001"), told)
+        self.assertIn("the org slow may make 3 requests a minute", told["message"])
+        self.assertIn("try again in", told["details"]["hint"])
+        self.assertEqual(self.world.clients["root"].ask("GET", "/api/orgs/slow")[0], 200)
+        self.assertEqual(self.world.clients["acme-member"].ask("GET", "/api/orgs/acme")[0], 200)
+        self.world.operator("PATCH", "/api/admin/orgs/slow", {"quota": {"rate_limit_rpm": -1}})
+        self.assertEqual({sloth.ask("GET", "/api/orgs/slow")[0] for _ in range(5)}, {200})
+
     def test_names_and_domains_are_one_orgs(self):
         for body in ({"name": "acme"}, {"name": "new", "domain": "ACME.example"}):
             self.assert_flat(self.ask("root", "POST", "/api/admin/orgs", body), 409, "RE-0002")

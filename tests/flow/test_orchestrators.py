@@ -42,6 +42,25 @@ def get_tools(self):
 """
 
 
+SPEAKS = """
+def get_tools(self):
+    import socket, sys
+    @uvtool
+    def reach(port: int) -> str:
+        print("the key is", self.key, flush=True)
+        print("and again", self.key, file=sys.stderr, flush=True)
+        try:
+            socket.create_connection(("127.0.0.1", port), 5).close()
+            return "reached with " + self.key
+        except OSError:
+            return "not reached"
+    return [reach]
+def initialize(self, config):
+    self.key = config["api_key"]
+"""
+NEEDS_KEY = '@plugin_settings([{"key": "api_key", "type": "str", "description": "A key", "required": True, "sensitive": True}])'
+
+
 def example(pid="example.acme.parcels", version="1.0.0"):
     files = {}
     for name in os.listdir(EXAMPLE):
@@ -62,6 +81,7 @@ def written(base, pid, version="1.0", **parts):
 
 class OrchestratorTest(PackageTest):
     more_config = {}
+    bounds = ""  # of the provider
 
     @classmethod
     def setUpClass(cls):
@@ -72,7 +92,7 @@ class OrchestratorTest(PackageTest):
                   "catalog.org_may.acme": [f"net:127.0.0.1:{cls.provider.port}"], **({"catalog.runtimes.python.root": tree} if tree else {}),
                   **cls.more_config}
         daemon = Daemon([], config)
-        daemon.write_local(LOCAL.format(url=cls.provider.url, key=KEY))
+        daemon.write_local(LOCAL.format(url=cls.provider.url, key=KEY).replace("retries = 0\n", f"retries = 0\n{cls.bounds}"))
         cls.share(daemon)
         cls.world = World(cls.daemon)
         cls.made = 0
@@ -128,6 +148,12 @@ class OrchestratorTest(PackageTest):
         self.set_key(instance)
         self.loaded(instance)
         return instance
+
+    def shouting(self):
+        """With a package that has a manifest of kaged's, and is no Python."""
+        manifest = SHOUT["kaged-plugin.yaml"].replace("com.example.shout", "example.acme.shout")
+        self.uploaded(archive({"kaged-plugin.yaml": manifest, "shout": SHOUT["shout"]}, "shout/", ["shout"]))
+        return self.created("example.acme.shout")
 
     def chat(self, instance, message="where is it?", who="acme-member", org="acme", **body):
         return self.world.clients[who].ask("POST", "/api/chat/completion",
@@ -212,9 +238,7 @@ class Story(OrchestratorTest):
         self.assertIn("You find parcels and tell when they arrive", self.asked(1)["messages"][0]["content"])
 
     def test_a_package_of_kageds_own_kind_is_called_in_a_chat(self):
-        manifest = SHOUT["kaged-plugin.yaml"].replace("com.example.shout", "example.acme.shout")
-        self.uploaded(archive({"kaged-plugin.yaml": manifest, "shout": SHOUT["shout"]}, "shout/", ["shout"]))
-        instance = self.created("example.acme.shout")
+        instance = self.shouting()
         status, item = self.ask("acme-admin", "PATCH", self.at(instance, "/plugin-settings"), {
             "plugin_settings": {"example.acme.shout": {"settings": [{"key": "volume", "value": 2}]}}})
         self.assertEqual(status, 200, item)
@@ -226,6 +250,31 @@ class Story(OrchestratorTest):
         self.assertIn("HIHI", self.asked(1)["messages"][-1]["content"])
         self.assertEqual(self.ask("acme-admin", "POST", self.at(instance, "/unload"))[0], 202)
         wait_for(lambda: not self.show(instance)["is_ready"], "its end")
+
+    def test_a_package_reaches_what_was_granted_and_its_secret_is_not_in_what_it_prints(self):
+        pid, key = "example.acme.speaks", "sk-tern-and-gull-0042"
+        self.uploaded(written(os.path.join(self.daemon.home, "speaks"), pid, agent=SPEAKS, decorator=NEEDS_KEY))
+        instance = self.created(pid)
+        self.set_key(instance, pid, key)
+        self.loaded(instance)
+        tool = calls({"port": self.provider.port}, name="speaks__reach")
+        self.said(instance, tool, says("No."))
+        self.assertIn("not reached", self.asked(1)["messages"][-1]["content"])
+        capability = f"net:127.0.0.1:{self.provider.port}"
+        status, told = self.ask("acme-admin", "POST", f"/api/orgs/acme/plugins/{pid}/grants", {"capability": capability})
+        self.assertIn(status, (200, 201), told)
+        self.loaded(instance)
+        self.provider.requests.clear()
+        self.said(instance, tool, says("Yes."))
+        result = next(body["messages"][-1]["content"] for _, body in self.provider.requests
+                      if body and body["messages"][-1]["role"] == "tool")
+        self.assertIn("reached with", result)
+        name = next(one["name"] for one in self.daemon.api("GET", "/plugins")[1]["plugins"] if one["name"].startswith("speaks-"))
+        lines = json.dumps(self.daemon.api("GET", f"/plugins/{name}/logs?lines=100")[1])
+        self.assertIn("the key is", lines)
+        self.assertIn("and again", lines)
+        for text in (lines, self.daemon.log(), json.dumps(self.daemon.audit())):
+            self.assertNotIn(key, text)
 
     def test_two_hundred_chats_at_once(self):
         instance = self.ready()
@@ -530,6 +579,38 @@ class Troubles(OrchestratorTest):
         self.set_key(instance)
         status, answer = self.load(instance)
         self.assertEqual((status, answer["code"]), (422, "CF-0001"), answer)
+
+
+class Busy(OrchestratorTest):
+    bounds = "calls_max = 1\nwaiting_max = 0\n"
+
+    def test_a_chat_past_what_its_provider_may_be_asked_is_told_when_to_come_back(self):
+        instance, free = self.shouting(), threading.Event()
+
+        def waits(connection):
+            free.wait(PATIENCE)
+            connection.sendall(says("At last."))
+        self.provider.answers.append(waits)
+        first = []
+        thread = threading.Thread(target=lambda: first.append(self.chat(instance)))
+        thread.start()
+        try:
+            wait_for(lambda: self.provider.requests, "the first chat")
+            client = self.world.clients["acme-member"]
+            connection = http.client.HTTPConnection(client.address, timeout=PATIENCE)
+            connection.request("POST", "/api/chat/completion", json.dumps({"message": "and me?", "stream": False}),
+                               {**client.headers, "X-ORG-ID": "acme", "X-INSTANCE-ID": instance})
+            answer = connection.getresponse()
+            told = json.loads(answer.read())
+            connection.close()
+            self.assertEqual((answer.status, told["code"], answer.headers["Retry-After"]), (429, "RL-0001", "1"), told)
+            self.assertIn("as many questions wait for it as may", told["message"])
+            name, data = self.stream(instance)[-1]
+            self.assertEqual((name, data["code"]), ("error", "RL-0001"), data)
+        finally:
+            free.set()
+            thread.join()
+        self.assertEqual((first[0][0], first[0][1]["response"]), (200, "At last."))
 
 
 class Pool(OrchestratorTest):
