@@ -76,8 +76,6 @@ int secret_unseal(const struct secret_places *places, struct kg_str context, str
 int secret_boxes_rotate(const struct secret_places *places, struct kg_err *err);
 int secret_boxes_rotated(const struct secret_places *places, struct kg_err *err);
 
-/* -- a password manager's program -------------------------------------------------------------- */
-
 /* -- what local.toml names, looked up ---------------------------------------------------------- */
 
 /* Does not change once it is read, so that any thread may look; freed with its last reference. */
