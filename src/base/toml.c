@@ -453,8 +453,8 @@ static int read_time(struct toml *toml, struct kg_str token, struct kg_node *nod
     if (!time_flavor(token, &flavor)) {
         kg_auto(kg_free) char *quoted = kg_doc_quote(token);
         return toml_fail_at(toml, (struct kg_doc_place){node->line, node->column},
-                            "%s is not a date or time; expected such as 1979-05-27T07:32:00Z, "
-                            "1979-05-27 or 07:32:00",
+                            "%s is not a date or time; expected something like "
+                            "1979-05-27T07:32:00Z, 1979-05-27 or 07:32:00",
                             quoted);
     }
     toml->text.length = 0;

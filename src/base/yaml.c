@@ -621,7 +621,7 @@ static int on_alias(struct yaml *yaml, const yaml_event_t *event)
     if (anchor == NULL)
         return fail_here(yaml, "the alias %s has no anchor before it", quoted);
     if (anchor->end == 0)
-        return fail_here(yaml, "the alias %s stands within its own anchor", quoted);
+        return fail_here(yaml, "the alias %s is inside its own anchor", quoted);
     int result = repeat_anchor(yaml, anchor);
     if (result == 0)
         yaml_turn(yaml);

@@ -301,7 +301,7 @@ static void check_cgroups(struct look *look, struct cage_check *check)
         degrade(check,
                 "memory is bounded for each process, and by a watchdog for all of a plugin; "
                 "processor time is not shared out",
-                "start kaged by a unit of systemd with Delegate=yes, or as root");
+                "start kaged from a systemd unit with Delegate=yes, or as root");
 }
 
 /* -- programs, limits, people and folders ------------------------------------------------------ */

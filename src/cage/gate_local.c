@@ -149,7 +149,7 @@ static bool we_listen_on(uint16_t port)
     bool ours = here < 0;
     uint64_t network = network_of(here);
     const struct dirent *entry;
-    /* A number may be closed and used anew meanwhile: it is only asked what it is. */
+    /* A number may be closed and used again meanwhile: it is only asked what it is. */
     while (!ours && (entry = readdir(folder)) != NULL)
         if (entry->d_name[0] != '.')
             ours = listens_on(atoi(entry->d_name), port, network);

@@ -17,7 +17,7 @@ static const struct {
 #undef NOISE
 };
 
-/* Folders of any place that are made anew where they are missing. */
+/* Folders of any place that are made again where they are missing. */
 static const char *const caches[] = {".cache", "__pycache__", ".npm"};
 
 const char cage_on_the_way[] = "it was only looked at, on the way to something else";

@@ -11,9 +11,9 @@
 /*
  * Every mount costs a start a tenth or two of a millisecond, since bwrap reads the list of all
  * mounts after each. So what a cage has no use for is left out, a file is copied, and a folder of
- * links made anew.
+ * links made again.
  */
-#define FEW_ENTRIES 8 /* of a folder that may be made anew */
+#define FEW_ENTRIES 8 /* of a folder that may be made again */
 
 /* What programs of any kind expect of a system, if the host has it. */
 static const char *const system_paths[] = {

@@ -138,7 +138,7 @@ static int fail_unbuilt(struct search *search, const char *program)
     int result = kg_fail(search->err, KG_E_CAGE, "plugin %s: program %s does not exist",
                          search->policy->name, program);
     kg_hint(search->err,
-            "build it, such as by make or npm run build, or fix command in the manifest");
+            "build it, for example with make or npm run build, or fix command in the manifest");
     return result;
 }
 

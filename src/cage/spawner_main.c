@@ -421,7 +421,7 @@ static void reap_watcher(struct cell *cell, int status)
     if (WIFSIGNALED(status))
         fail_watcher(cell, "it was killed, so its cage was ended");
     else if (WEXITSTATUS(status) == CAGE_WATCH_UNHEARD)
-        fail_watcher(cell, "nobody listens to it, so its cage was ended");
+        fail_watcher(cell, "nothing listens to it, so its cage was ended");
     else
         fail_watcher(cell, "it failed, so its cage was ended");
 }

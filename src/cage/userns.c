@@ -95,7 +95,7 @@ static const struct {
       "in a container: allow unshare, clone and mount in its seccomp profile (docker run "
       "--security-opt seccomp=unconfined); in a chroot: leave it"}},
     {is_proc_masked,
-     {"parts of /proc are covered, as containers do, so a cage can have none of its own",
+     {"parts of /proc are masked, as containers do, so a cage cannot have its own",
       "start the container with /proc uncovered: docker --security-opt "
       "systempaths=unconfined, podman --security-opt unmask=ALL"}},
     {is_anything,

@@ -58,7 +58,7 @@ static void tell_left_out(char *const *paths)
     fputs(kg_buf_terminate(&out), stderr);
 }
 
-/* A folder as it is, without what belongs to who works on it. */
+/* A folder as it is, without what belongs to whoever works on it. */
 static int folder_pack(const struct cli *cli, const char *dir, struct kg_buf *ret_file,
                        struct kg_err *err)
 {

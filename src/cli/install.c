@@ -306,7 +306,7 @@ int dialogue_decide(struct dialogue *dialogue)
     return dialogue->door->ops->approve(dialogue->door, id, &yes, &dialogue->consent);
 }
 
-/* What the operator asked for himself, he asks for anew. */
+/* What the operator asked for himself, he asks for again. */
 static int want_packages(struct dialogue *dialogue, const char *id)
 {
     struct door_wish wish = *dialogue->wish;
@@ -323,7 +323,7 @@ static int let_packages(struct dialogue *dialogue, const char *id)
     return dialogue->door->ops->approve(dialogue->door, id, &yes, &dialogue->consent);
 }
 
-/* With what it needs of npm, if that is wanted: then all of it is fetched anew, and offered. */
+/* With what it needs of npm, if that is wanted: then all of it is fetched again, and offered. */
 static int fetch_packages(struct dialogue *dialogue)
 {
     kg_auto(kg_buf_free) struct kg_buf question = {0};

@@ -118,7 +118,7 @@ int cli_mcp_log(struct cli *cli)
     static const struct cli_page page = {
         "GET", "/api/v1/mcp/log?limit=--lines:50&client&tool&since", .rows = log_rows};
     struct kg_err err;
-    int64_t lines;
+    int64_t lines = 0;
     if (cli_option_number(cli, "lines", 1, 1000, &lines, &err) < 0)
         return print_error(&err);
     return page_show(cli, &page);

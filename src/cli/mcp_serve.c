@@ -2,7 +2,7 @@
  * kaged mcp serve: a bridge between a client that speaks MCP on stdio and /mcp of the daemon. It
  * knows of the protocol only what HTTP wants in headers: each line that comes in is one request on
  * a connection of its own, and what comes back, whole or in events, is written as lines. A daemon
- * that is not there is started, and stays; a session that a daemon lost is begun anew. A client
+ * that is not there is started, and stays; a session that a daemon lost is begun again. A client
  * that declares roots is asked for them: the first is the project, in place of the folder that we
  * were started in.
  */
@@ -63,7 +63,7 @@ struct bridge {
     struct link *links;
     size_t link_count;
     struct kg_buf
-        waiting; /* lines that came while a session is begun anew, or roots are asked for */
+        waiting; /* lines that came while a session is begun again, or roots are asked for */
     bool is_greeting, is_lost;
     bool is_modern;
     uint64_t news_due_ms;  /* 0: not asked for, or there */

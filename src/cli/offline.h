@@ -20,7 +20,7 @@ void offline_end(struct offline *offline);
 /* What is shared of the home is to be changed, too: see state/cluster.h. */
 int offline_join(const struct cli *cli, const struct config *config, struct offline *offline,
                  struct kg_err *err);
-/* The lock alone, owned: for who replaces the log itself. */
+/* The lock alone, owned: for whoever replaces the log itself. */
 int offline_lock(const struct cli *cli, struct kg_err *err);
 /* As the daemon begins: its folders are there, and the process is its user from now on. */
 int offline_become(const struct cli *cli, const struct config *config, struct kg_err *err);

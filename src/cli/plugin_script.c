@@ -182,7 +182,7 @@ static void put_offer(struct kg_buf *out, const struct file *file)
                   "may forbid or change calls of tools, and reads the session's folder.\n",
                   access(file->target, F_OK) == 0 ? ", in place of the one that is there" : "");
     if (grants == NULL || grants[0] == NULL)
-        kg_buf_text(out, "config.toml grants it nothing besides.\n");
+        kg_buf_text(out, "config.toml grants it nothing else.\n");
     for (; grants != NULL && *grants != NULL; grants++) {
         kg_buf_printf(out, "  %s: ", *grants);
         config_grant_words(kg_str(*grants), out);

@@ -150,7 +150,7 @@ int cli_session_list(struct cli *cli)
         "GET", "/api/v1/projects/{--project}/sessions?limit=--lines:50&state&before",
         .without = "/api/v1/sessions?limit=--lines:50&state&before", .rows = list_rows};
     struct kg_err err;
-    int64_t lines;
+    int64_t lines = 0;
     if (cli_option_number(cli, "lines", 1, LIST_MAX, &lines, &err) < 0)
         return print_error(&err);
     return page_show(cli, &page);

@@ -169,7 +169,7 @@ static int redirect_to_log(const struct daemon *daemon, struct kg_err *err)
     return 0;
 }
 
-/* Our own log is a file only in the background; past the bound it is put aside and begun anew. */
+/* Our own log is a file only in the background; past the bound it is put aside and begun again. */
 static void on_log_check(struct loop_timer *timer)
 {
     struct daemon *daemon = KG_CONTAINER(timer, struct daemon, log_timer);
@@ -418,7 +418,8 @@ static void cli_start_on_signal(uv_signal_t *handle, int number)
     host_reload(daemon->host, NULL, on_reload_done, daemon);
 }
 
-/* Without the spawner no plugin runs and none can be started: whoever supervises us starts anew. */
+/* Without the spawner no plugin runs and none can be started: whoever supervises us starts again.
+ */
 static void cli_start_on_spawner_lost(void *data)
 {
     struct daemon *daemon = data;

@@ -50,7 +50,7 @@ struct dialect_ops {
 
 /*
  * A child may ask in its answer to a call what others ask by a request: the call waits for that,
- * and is then sent anew.
+ * and is then sent again.
  */
 struct dialect_input {
     struct dialect_call *call;

@@ -317,7 +317,8 @@ static bool put_filter(const struct dialect_talk *talk, struct kg_json_writer *j
            mcp->has.prompts_change;
 }
 
-/* It tells of changes only to who listens, by a request that lasts; a new one takes its place. */
+/* It tells of changes only to whoever listens, by a request that lasts; a new one takes its place.
+ */
 static void listen_anew(struct dialect_talk *talk)
 {
     struct mcp *mcp = talk->state;

@@ -35,7 +35,7 @@ bool mcp_may_request(const struct dialect_talk *talk, const char *method);
 const char *mcp_translate(struct kg_str method, struct kg_str params, struct kg_buf *ret_params);
 bool mcp_has_roots(const struct dialect_talk *talk); /* of its own: those of its project */
 void mcp_put_roots(struct dialect_talk *talk, struct kg_buf *ret_json);
-/* Its tools changed: they are listed anew, now or soon. */
+/* Its tools changed: they are listed again, now or soon. */
 void mcp_list_again(struct mcp *mcp);
 
 int mcp_call(struct dialect_call *call, const struct dialect_message *message, struct kg_err *err);

@@ -40,7 +40,7 @@ bool forward_socket_read(const char *target, struct forward_socket *ret_socket)
     return ret_socket->path != NULL;
 }
 
-/* What failed is connected anew. */
+/* What failed is connected again. */
 static void forward_socket_close(struct forward_socket *where)
 {
     kg_close(&where->fd);

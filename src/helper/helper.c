@@ -86,7 +86,7 @@ static void helper_end_call(struct helper *helper, struct helper_call *call,
 
 /*
  * Those that are in the list now. Each callback may add calls, which stay, or withdraw others: so
- * they are looked for anew each time.
+ * they are looked for again each time.
  */
 static void end_calls(struct helper *helper, const struct helper_answer *answer)
 {

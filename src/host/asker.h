@@ -21,7 +21,7 @@ struct host_asker {
     bool is_long;
 };
 
-/* Each call writes them several times: nobody counts them anew. Data NULL where there is none. */
+/* Each call writes them several times: nobody counts them again. Data NULL where there is none. */
 static inline struct kg_str host_asker_operator(const struct host_asker *asker)
 {
     return (struct kg_str){asker->operator_id, asker->operator_length};

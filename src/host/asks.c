@@ -1,7 +1,7 @@
 /*
  * Questions of plugins, from the request to its answer. Each belongs to one call, and ends with it
- * at the latest; the plugin is answered once, whatever happens to who was asked. What a plugin says
- * here is bounded in number and size, and its schema is compiled like any stranger's.
+ * at the latest; the plugin is answered once, whatever happens to whoever was asked. What a plugin
+ * says here is bounded in number and size, and its schema is compiled like any stranger's.
  */
 #include "host/internal.h"
 

@@ -39,7 +39,7 @@ struct host_ask {
     int64_t deadline_at_ms;
 };
 
-/* Handed in by who makes a call and can be asked while it lasts; data is that of the call. */
+/* Handed in by whoever makes a call and can be asked while it lasts; data is that of the call. */
 struct host_asked_ops {
     /* A bit for each kind that it can be asked; NULL: any. */
     unsigned (*can)(void *data);

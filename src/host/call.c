@@ -387,7 +387,7 @@ static void link_sent(struct host_call *call)
     call->process->sent = call;
 }
 
-/* It is over for who made it: nobody can be asked for it any more. */
+/* It is over for whoever made it: nobody can be asked for it any more. */
 static void unlink_sent(struct host_call *call)
 {
     if (call->questions != NULL)

@@ -326,7 +326,7 @@ char *host_script_add(struct host *host, struct kg_str name, struct kg_str sourc
 
 /* What local.toml names, as it was looked up last; until the next turn of the loop, unless kept. */
 struct secret_values *host_secrets(const struct host *host);
-/* Looks up anew: what is read of local.toml from then on has it. */
+/* Looks up again: what is read of local.toml from then on has it. */
 void host_look_up(struct host *host, host_acted_fn *on_done, void *data);
 /* Each is done once the plugins that use it were told. */
 void host_secret_set(struct host *host, struct kg_str name, struct kg_str value,
@@ -440,7 +440,7 @@ struct cage_plan *host_plan(struct host_named named, struct host_covers *ret_gua
 struct host_service {
     const char *method;
     enum capability_kind needs;
-    const char *asks;        /* of kaged-storage; NULL: of who made the call, see asks.h: */
+    const char *asks;        /* of kaged-storage; NULL: of whoever made the call, see asks.h: */
     enum host_ask_kind kind; /* of what it is asked then */
 };
 const struct host_service *host_service_find(struct kg_str method); /* NULL: there is none */

@@ -262,7 +262,7 @@ void host_process_drop(struct host_process *process);
 /* It will be started with the plugin's manifest, which fits, and the settings of whom it serves. */
 void host_process_load(struct host_process *process);
 void host_process_configure(struct host_process *process, struct kg_str settings);
-/* Tells it its configuration anew, if it runs. */
+/* Tells it its configuration again, if it runs. */
 void host_process_refresh(struct host_process *process);
 /* Something of it runs, or its storage is open, which is closed then. */
 bool host_process_is_busy(struct host_process *process);

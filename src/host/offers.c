@@ -1,7 +1,7 @@
 /*
  * Resources and prompts of MCP servers go through the one door like every call. Who is subscribed
  * to a resource is counted here: a server is told of each URI once, whoever listens, and told again
- * when it starts anew.
+ * when it starts again.
  */
 #include "host/offers.h"
 #include "host/internal.h"

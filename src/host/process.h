@@ -191,7 +191,7 @@ extern const struct host_call_kind host_tool_kind; /* its result_schema is of st
 void host_audit_called(const struct host_call *call);
 void host_audit_returned(const struct host_call *call, const struct host_reply *reply,
                          int64_t duration_ms);
-void *host_call_data(const struct host_call *call); /* of who made it */
+void *host_call_data(const struct host_call *call); /* of whoever made it */
 
 /* One request to a plugin's process. Schemas live in its manifest; the kind is static. */
 struct host_passage {

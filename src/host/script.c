@@ -271,7 +271,7 @@ static void host_script_read_again(struct host_plugin *plugin)
         host_script_own_refuse(plugin->host, plugin->script->path, plugin->problem.message);
 }
 
-/* What changed is read again, and its processes start anew, those in a turn when that is over. */
+/* What changed is read again, and its processes start again, those in a turn when that is over. */
 static void host_script_on_quiet(void *data)
 {
     struct host *host = data;

@@ -17,7 +17,7 @@ struct act {
     char *name;                    /* owned, like the next two */
     struct kg_buf value;
     char *operator_id;
-    size_t count;                 /* that were sealed anew */
+    size_t count;                 /* that were sealed again */
     struct secret_values *values; /* that were looked up */
     int result;
     struct kg_err err;

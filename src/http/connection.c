@@ -246,7 +246,7 @@ static void on_input_end(struct http_connection *connection, int reason)
     http_connection_wake(connection); /* the rest of a body will not come */
 }
 
-/* Bytes after the request are set aside before a handler runs: the scratch may be used anew. */
+/* Bytes after the request are set aside before a handler runs: the scratch may be used again. */
 static void connection_on_read(uv_stream_t *stream, ssize_t length, const uv_buf_t *buffer)
 {
     struct http_connection *connection = stream->data;

@@ -40,8 +40,9 @@ struct http_route {
     int status;                           /* of the answer; 0: 200 */
     bool any_query;                       /* query parameters are free (a call's parameters) */
     bool at_once;                         /* it waits for nothing */
-    bool passes_body; /* it is passed on as the bytes that came, and checked by who takes them */
-    bool streams; /* the handler runs before the body is there, and reads it by http_read_body */
+    bool
+        passes_body; /* it is passed on as the bytes that came, and checked by whoever takes them */
+    bool streams;    /* the handler runs before the body is there, and reads it by http_read_body */
 };
 extern const struct http_route http_routes[];
 extern const size_t http_route_count;

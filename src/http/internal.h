@@ -325,7 +325,7 @@ bool http_find_plugin(struct http_request *request, struct host_named *ret_named
 bool http_find_process(struct http_request *request, struct host_named *ret_named);
 /* Answers with the plugin of the path, as GET does. */
 void http_reply_plugin(struct http_request *request);
-/* The same for who was asked to do something with it first. data: the request. */
+/* The same for whoever was asked to do something with it first. data: the request. */
 void http_on_acted(void *data, const struct kg_err *err_or_null);
 /* What several answers have in them. */
 void http_put_plugins(struct kg_json_writer *json, const struct host *host);

@@ -75,7 +75,7 @@ void http_handle_knobs(struct http_request *request)
 
 /* -- turning ----------------------------------------------------------------------------------- */
 
-/* The project has been read again since: everything is looked up anew. */
+/* The project has been read again since: everything is looked up again. */
 static void knobs_on_written(void *data, struct kg_str changes, const struct kg_err *err_or_null)
 {
     struct http_request *request = data;

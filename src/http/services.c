@@ -1,4 +1,4 @@
-/* What the daemon itself asks outside, and how that does: for doctor, and for who wonders. */
+/* What the daemon itself asks outside, and how that does: for doctor, and for whoever wonders. */
 #include "http/internal.h"
 
 static void put_bucket(struct kg_json_writer *json, const struct objects_check *check,

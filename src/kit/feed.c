@@ -55,8 +55,7 @@ static void feed_read(struct kit_feed *feed)
     if (feed->text.length <= KEPT_MAX)
         return;
     kg_log(KG_WARN,
-           "the program is told no more: what comes on stdin is kept to be said again, "
-           "and that is %zu MiB",
+           "stdin is no longer passed on: what is kept of it for another start has reached %zu MiB",
            KEPT_MAX >> 20);
     feed->is_over = true;
 }

@@ -28,7 +28,7 @@ struct live_compaction {
 
     /* What the project said when it began. */
     struct kg_err problem; /* that it cannot begin */
-    char *prompt;          /* owned: words for who sums up; NULL: none */
+    char *prompt;          /* owned: words for whoever sums up; NULL: none */
     char *compactor;       /* owned: the agent's word for the plugin; NULL: none is asked */
     uint64_t window_tokens, target_tokens;
     size_t payload_max;

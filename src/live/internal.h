@@ -103,7 +103,7 @@ int live_fail_stopping(struct kg_err *err);
 
 void live_hold(struct live_session *live);
 void live_release(struct live_session *live); /* it may be freed by this */
-/* Something happened in it: the idle timer starts anew. */
+/* Something happened in it: the idle timer starts again. */
 void live_activity(struct live_session *live);
 /* What was just written. */
 void live_set_state(struct live_session *live, enum session_state state);
@@ -450,7 +450,7 @@ struct live_compact {
     const char *trigger;                   /* "manual", "threshold_crossed", ...; static */
     const enum session_strategy *strategy; /* NULL: the agent's */
     const uint32_t *keep_recent;           /* NULL: the agent's */
-    const char *prompt;                    /* words for who sums up; NULL: none */
+    const char *prompt;                    /* words for whoever sums up; NULL: none */
 };
 /* What came of one. Dies with the callback. */
 struct live_compacted {
@@ -471,7 +471,7 @@ void live_compact(struct live_session *live, const struct live_compact *compact,
                   live_compacted_fn *on_done, void *data);
 /*
  * After a work added to a context, which has so many tokens now: whether it is, or is about to be,
- * compacted, behind the back of who added to it.
+ * compacted, behind the back of whoever added to it.
  */
 bool live_compact_if_full(struct live_work *work, const char *agent, uint64_t tokens);
 /* A step: when none of that agent is under way. Maybe before it returns. */
@@ -540,7 +540,7 @@ struct live_summary {
     /* What the model is asked with, which scripts may change. */
     struct kg_buf messages; /* JSON */
     char *instruction;      /* owned; the system text */
-    char *prompt;           /* owned; words of who wanted the compaction; NULL: none */
+    char *prompt;           /* owned; words of whoever wanted the compaction; NULL: none */
     struct live_scripts scripts;
     struct kg_buf told; /* to them */
     live_next_fn *next;

@@ -25,7 +25,7 @@ void sessions_when_stopped(struct sessions *sessions, void (*on_stopped)(void *d
 /* Stops, and finishes what was written. Before the host is freed. Takes NULL. */
 void sessions_free(struct sessions *sessions);
 
-/* A model that is not in local.toml, for who may know the alias; see models_bring. */
+/* A model that is not in local.toml, for whoever may know the alias; see models_bring. */
 void sessions_bring_model(struct sessions *sessions, const char *alias, struct local *own_or_null);
 const struct models *sessions_models(const struct sessions *sessions);
 

@@ -219,7 +219,7 @@ static void move_apply(struct live_op *op)
 
 static void when_compacted(struct live_op *op);
 
-/* It goes elsewhere, as a script wants it: that is planned anew. */
+/* It goes elsewhere, as a script wants it: that is planned again. */
 static void patch(struct live_op *op)
 {
     struct move *move = move_of(op);

@@ -366,7 +366,7 @@ static void script_session_on_answered(void *data, struct kg_str json,
         host_script_reply(data, json);
 }
 
-/* The session of the script, in the name of who uses it. */
+/* The session of the script, in the name of whoever uses it. */
 static struct sessions_request script_session_request_of(const struct live_session *live,
                                                          struct host_asker *asker,
                                                          struct host_script_request *request)

@@ -41,7 +41,7 @@ static int live_talk_member_text(struct kg_str object, const char *key, char **r
     if (!kg_json_member(object, key, &value) || kg_str_is(value, "null"))
         return 0;
     if (value.data[0] != '"' || value.length / 2 > SESSION_AGENT_MAX)
-        return kg_fail(err, KG_E_INVALID_PARAMS, "\"%s\": it has to be a short string", key);
+        return kg_fail(err, KG_E_INVALID_PARAMS, "\"%s\": it must be a short string", key);
     char *text = kg_alloc(value.length);
     text[kg_json_unescape((struct kg_str){value.data + 1, value.length - 2}, text)] = '\0';
     *ret_text = text;

@@ -64,7 +64,7 @@ struct loop_message {
         struct loop_message *message); /* on the loop thread; owns the message from then */
 };
 void loop_post(struct loop *loop, struct loop_message *message); /* from any thread */
-/* Delivers what was posted, now: for who ends a thread and must hear its last messages. */
+/* Delivers what was posted, now: for whoever ends a thread and must hear its last messages. */
 void loop_deliver_messages(struct loop *loop);
 
 /* -- fds: one that is polled, and owned; embed it in what it belongs to ------------------------ */

@@ -1,5 +1,5 @@
 /*
- * Sessions of legacy clients. A session belongs to who began it and to the door at which it was
+ * Sessions of legacy clients. A session belongs to whoever began it and to the door at which it was
  * begun: to everybody else it is not there. It ends when its client says so, or was not heard of
  * for long; all that is under way for it ends then.
  */

@@ -562,7 +562,7 @@ void mcp_post(struct mcp *mcp, const struct mcp_visit *visit)
     else if (!accepts(visit->accept, "application/json") ||
              !accepts(visit->accept, "text/event-stream"))
         mcp_reply_error(exchange, 406, MCP_INVALID_REQUEST,
-                        "Accept has to list application/json and text/event-stream");
+                        "Accept must list application/json and text/event-stream");
     else
         mcp_message_take(exchange, visit);
 }
@@ -609,7 +609,7 @@ void mcp_listen(struct mcp *mcp, const struct mcp_visit *visit)
     if (mcp->is_stopping)
         mcp_reply_error(exchange, 503, MCP_INTERNAL_ERROR, "the daemon is stopping");
     else if (!accepts(visit->accept, "text/event-stream"))
-        mcp_reply_error(exchange, 406, MCP_INVALID_REQUEST, "Accept has to list text/event-stream");
+        mcp_reply_error(exchange, 406, MCP_INVALID_REQUEST, "Accept must list text/event-stream");
     else if (visit->version.data != NULL && kg_str_is(visit->version, MCP_MODERN))
         mcp_reply_error(exchange, 405, MCP_INVALID_REQUEST,
                         "this revision has no streams but those of requests");

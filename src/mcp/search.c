@@ -2,7 +2,7 @@
  * Fewer tools in a model's context: a client that wants it so is offered three tools in place of
  * all: one finds tools by words, one describes a tool, one calls it. What can be found and called
  * is what the client would have been listed, no more. Words are looked for by FTS5, in an index in
- * memory that is made when it is first needed and made anew when the list is another one.
+ * memory that is made when it is first needed and made again when the list is another one.
  */
 #include "mcp/internal.h"
 

@@ -304,7 +304,7 @@ static void objects_on_looked(struct objects_call *call)
         call_transfer(call, bucket_begin_get);
 }
 
-/* What is damaged here is fetched anew. */
+/* What is damaged here is fetched again. */
 static void objects_run_look(struct loop_job *job)
 {
     struct objects_call *call = call_of(job);

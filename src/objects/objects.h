@@ -16,7 +16,7 @@ struct objects_parts {
     struct helper_place place; /* borrowed, like the rest */
     const struct cage_facts *facts;
     const char *folder; /* of the files, or of the bucket's cache: below it */
-    /* Asked anew each time, as both may change: */
+    /* Asked again each time, as both may change: */
     const struct config *(*config)(void *data);
     const struct local *(*local)(void *data);
     void *data;

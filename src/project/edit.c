@@ -278,7 +278,7 @@ static char *edit_first_text(const char *root)
 {
     kg_auto(kg_free) char *name = name_after(root);
     return kg_format(
-        "# The agents of this project; kaged-project.yaml(5) has all that can stand here.\n"
+        "# The agents of this project; kaged-project.yaml(5) describes everything it can contain.\n"
         "# It is meant to be committed. Secrets are not in it, but in local.toml.\n"
         "version: 1\n"
         "name: %s\n"

@@ -1,6 +1,6 @@
 /*
  * What tools and hooks have in common: which agent it is that asks is looked up
- * anew whenever something is sent, since a project may be reloaded or unloaded at any time.
+ * again whenever something is sent, since a project may be reloaded or unloaded at any time.
  */
 #include "projects/internal.h"
 

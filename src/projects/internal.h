@@ -30,7 +30,7 @@ struct project_load;
 struct project_source {
     const char *name;     /* as it is shown */
     bool has_file;        /* that can be edited */
-    bool has_root;        /* and is known to kaged.db; one without is loaded anew by its owner */
+    bool has_root;        /* and is known to kaged.db; one without is loaded again by its owner */
     bool follows_choices; /* it is another one when the operator enables or disables a plugin */
     bool asks_for_reach;  /* nobody declared a plugin for it: who reaches into it needs a yes */
     int (*locate)(const char *path, struct project_location *ret_location, struct kg_err *err);

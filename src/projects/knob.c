@@ -289,7 +289,7 @@ struct turning {
     struct host *host;
     struct project_location location;
     char *agent_path, *use, *field;   /* where it is written */
-    char *plugin, *knob, *project_id; /* for who is told */
+    char *plugin, *knob, *project_id; /* for whoever is told */
     char *operator_id, *request_id;   /* NULL: unknown */
     struct kg_doc *value;             /* its root is the value */
     struct kg_doc *before;            /* the same of what stood there; NULL: nothing did */

@@ -66,7 +66,7 @@ typedef void projects_fn(void *data, const struct projects_loaded *loaded_or_nul
 void projects_load(struct host *host, const char *path, bool watch, const char *operator_id,
                    projects_fn *on_done, void *data);
 /*
- * Of a text as its file would have it, whose name is the id, kept by the caller, who loads it anew
+ * Of a text as its file would have it, whose name is the id, kept by the caller, who loads it again
  * at each start: there is no folder of it, so no plugin gets a project:/ there, and nothing to
  * watch. One that is loaded is exchanged in one step; calls that are under way end as they began.
  * packages_or_null: those of the catalog that it may use, beside plugins; it has them from then on.

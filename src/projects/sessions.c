@@ -101,7 +101,7 @@ static void projects_sessions_answer(struct projects_settling *settling)
     settling->wait.on_done(&settling->wait, NULL);
 }
 
-/* They may ask anew while they are answered: the list is looked through from its start each time.
+/* They may ask again while they are answered: the list is looked through from its start each time.
  */
 static struct projects_settling *find_settled(struct projects *projects)
 {

@@ -6,7 +6,7 @@ static void projects_watch_on_quiet(void *data)
     project_refresh(data);
 }
 
-/* Begun anew each time: a folder may have been replaced by another of its name. */
+/* Begun again each time: a folder may have been replaced by another of its name. */
 void project_watch_set(struct projects_entry *project)
 {
     static const struct host_watch_ops ops = {.on_quiet = projects_watch_on_quiet};

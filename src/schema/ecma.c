@@ -1,5 +1,5 @@
 /*
- * Regular expressions of ECMA-262 (with its u flag) written anew for PCRE2. What means the same
+ * Regular expressions of ECMA-262 (with its u flag) rewritten for PCRE2. What means the same
  * passes as it is, what means something else is spelled out, and what only PCRE2 knows is refused:
  * verbs, comments, inline options, possessive quantifiers, \Q, \K, POSIX classes. What ECMA-262
  * takes only without its u flag is refused, too: repeated assertions, braces and brackets that

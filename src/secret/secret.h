@@ -26,7 +26,7 @@ struct secret_places {
 void secret_places_find(const struct config_paths *paths, struct secret_places *ret_places);
 void secret_places_free(struct secret_places *places);
 
-/* -- the sealed file; each call reads it anew, and may wait for the disk ----------------------- */
+/* -- the sealed file; each call reads it again, and may wait for the disk ---------------------- */
 
 struct secret {
     char *name;          /* owned */
@@ -58,8 +58,7 @@ int secret_rotate(const struct secret_places *places, size_t *ret_count, struct 
 int secret_check_key(const char *store, const char *key_file, struct kg_err *err);
 int secret_names(const char *store, char ***ret_names, struct kg_err *err);
 
-/* -- boxes that others keep: each call reads the key anew, and may wait for the disk ------------
- */
+/* -- boxes that others keep: each call reads the key again, and may wait for the disk ---------- */
 
 /*
  * A box says which key opens it, and opens in its own context alone. Here the store of the places
@@ -70,14 +69,12 @@ int secret_seal(const struct secret_places *places, struct kg_str context, struc
 int secret_unseal(const struct secret_places *places, struct kg_str context, struct kg_str text,
                   struct kg_buf *ret_value, struct kg_err *err);
 /*
- * From now on they are sealed with a next key, and those of both open; once all are sealed anew,
+ * From now on they are sealed with a next key, and those of both open; once all are sealed again,
  * and that is written to stay, the next key takes the place of the other. Cut off anywhere, it is
  * begun again.
  */
 int secret_boxes_rotate(const struct secret_places *places, struct kg_err *err);
 int secret_boxes_rotated(const struct secret_places *places, struct kg_err *err);
-
-/* -- a password manager's program -------------------------------------------------------------- */
 
 /* -- what local.toml names, looked up ---------------------------------------------------------- */
 
@@ -86,7 +83,7 @@ struct secret_values;
 /* Waits for the disk and for programs. NULL: the file cannot be used, whatever is looked up. */
 struct secret_values *secret_values_read(const char *local_file, const struct secret_places *places,
                                          struct kg_err *err);
-/* The same, but no program is asked and no file read: for who wants to know their names. */
+/* The same, but no program is asked and no file read: for whoever wants to know their names. */
 struct secret_values *secret_values_list(const char *local_file, const struct secret_places *places,
                                          struct kg_err *err);
 struct secret_values *secret_values_keep(struct secret_values *values);

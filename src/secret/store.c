@@ -290,7 +290,7 @@ int secret_remove(const struct secret_places *places, struct kg_str name, struct
     return result < 0 ? result : edit_file(places->store, change_text, &change, err);
 }
 
-/* The one that the service manager has cannot be made anew; what it has can be moved to. */
+/* The one that the service manager has cannot be made again; what it has can be moved to. */
 static int rotate_to_credential(struct change *change, struct kg_err *err)
 {
     const struct secret_places *places = change->places;

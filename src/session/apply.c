@@ -3,7 +3,7 @@
  * mark as the reason why others no longer stand. Undoing it takes all three back.
  *
  * Places are ranks. Between two entries that stay there is a gap; what is new is spread over it,
- * and if ever a gap is used up, all entries of the agent are spread anew first.
+ * and if ever a gap is used up, all entries of the agent are spread again first.
  */
 #include "session/internal.h"
 

@@ -95,7 +95,7 @@ typedef int item_fn(struct reading *reading, struct kg_str item);
 static int each_item(struct reading *reading, const char *key, struct kg_str array, item_fn *take)
 {
     if (array.data == NULL || array.data[0] != '[')
-        return compactor_invalid(reading, "\"%s\" has to be an array", key);
+        return compactor_invalid(reading, "\"%s\" must be an array", key);
     struct kg_json_cursor cursor = kg_json_inside(array);
     struct kg_str item;
     int result = 0;
@@ -289,7 +289,7 @@ static int compactor_read_result(struct reading *reading, struct kg_str text,
     if (result < 0)
         return result;
     if (!kg_str_is(role, "\"compactor\""))
-        return compactor_invalid(reading, "\"role\" has to be \"compactor\"");
+        return compactor_invalid(reading, "\"role\" must be \"compactor\"");
     if (summary.data != NULL &&
         (!compactor_decode(summary, ret_summary) || ret_summary->length > SESSION_SUMMARY_MAX))
         return compactor_invalid(reading, "\"summary\" is a string of at most %d bytes",

@@ -1,9 +1,9 @@
 /*
- * Whether two JSON texts mean the same, though one was read and written anew: white space, escapes,
- * the order of members and the form of numbers do not count. Each is walked once and becomes one
- * number under the secret seed of kg_hash, so neither depth nor width nor chosen names make it
- * slow, and no tree is built. That two of different meaning get the same number is a matter of
- * 2^-64.
+ * Whether two JSON texts mean the same, though one was read and written again: white space,
+ * escapes, the order of members and the form of numbers do not count. Each is walked once and
+ * becomes one number under the secret seed of kg_hash, so neither depth nor width nor chosen names
+ * make it slow, and no tree is built. That two of different meaning get the same number is a matter
+ * of 2^-64.
  */
 #include "session/internal.h"
 

@@ -71,13 +71,13 @@ static const struct {
 } states[CONSENT_STATE_COUNT] = {
     [CONSENT_WANTED] = {"wanted", "nothing was fetched yet; the operator has to allow it", false},
     [CONSENT_FETCHING] = {"fetching", "its files are being fetched and checked", false},
-    [CONSENT_OFFERED] = {"offered", "it was fetched and can be looked at; it waits for a yes",
+    [CONSENT_OFFERED] = {"offered", "it was fetched and can be inspected; it waits for approval",
                          false},
-    [CONSENT_INSTALLING] = {"installing", "the operator said yes, and it is being done", false},
+    [CONSENT_INSTALLING] = {"installing", "the operator agreed, and it is being done", false},
     [CONSENT_DONE] = {"done", "it was done: it is in the store, or runs for its author", true},
     [CONSENT_DECLINED] = {"declined", "the operator said no", true},
     [CONSENT_FAILED] = {"failed", "it could not be fetched, or not be put into the store", true},
-    [CONSENT_EXPIRED] = {"expired", "nobody answered in time; what was fetched is gone", true},
+    [CONSENT_EXPIRED] = {"expired", "nobody answered in time; what was fetched was removed", true},
 };
 
 const char *consent_state_name(enum consent_state state)

@@ -60,7 +60,7 @@ void store_hold_end(struct store_hold *hold); /* also for kg_auto */
 
 /* Removes from the quarantine what nobody holds. See quarantine.c. */
 void store_sweep(const struct store_hold *hold);
-/* The folder of a change that was cut short, made anew if it is gone. An fd, or negative. */
+/* The folder of a change that was cut short, made again if it is gone. An fd, or negative. */
 int store_quarantine_open(const struct store_hold *hold, const char *id, struct kg_err *err);
 
 /* -- entries of local.toml, see record.c --------------------------------------------------------

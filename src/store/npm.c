@@ -50,7 +50,7 @@ struct npm *npm_find(struct kg_err *err)
     if (npm->cli != NULL)
         return npm;
     kg_fail(err, KG_E_NOT_FOUND, "%s is not installed", npm->nodes->count > 0 ? "npm" : "node");
-    kg_hint(err, "install it, such as by: apt install npm");
+    kg_hint(err, "install it, for example with: apt install npm");
     npm_free(npm);
     return NULL;
 }

@@ -95,7 +95,7 @@ int pack_zip_add(struct pack_zip *zip, const char *path, bool is_program, struct
     kg_auto(kg_buf_free) struct kg_buf header = {0};
     uint32_t crc = crc32_of(bytes), mode = S_IFREG | (is_program ? 0755 : 0644);
     if (zip->entries == ENTRIES_MAX || zip->at + bytes.length > BYTES_MAX)
-        return kg_fail(err, KG_E_TOO_LARGE, "it has too many files, or too much in them");
+        return kg_fail(err, KG_E_TOO_LARGE, "it has too many files, or they are too large");
     put32(&zip->directory, DIRECTORY_SIGNATURE);
     pack_zip_put16(&zip->directory, MADE_BY_UNIX | VERSION);
     pack_zip_put_entry(&zip->directory, path, crc, (uint32_t)bytes.length);

@@ -1,5 +1,5 @@
 /*
- * Folders of the quarantine. Each is locked by who works with it, so that what a killed process
+ * Folders of the quarantine. Each is locked by whoever works with it, so that what a killed process
  * left can be told from what somebody still needs, and only the former is removed.
  */
 #include "store/internal.h"

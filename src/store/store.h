@@ -170,7 +170,7 @@ struct store_tree {
 int store_tree_read(int dirfd, const struct store_limits *limits, struct store_tree *ret_tree,
                     struct kg_err *err);
 void store_tree_free(struct store_tree *tree); /* also for kg_auto; leaves an empty one */
-/* The entries as text, a line each, and back; for what was approved. The hash is computed anew. */
+/* The entries as text, a line each, and back; for what was approved. The hash is computed again. */
 void store_tree_print(const struct store_tree *tree, struct kg_buf *out);
 int store_tree_parse(struct kg_str text, struct store_tree *ret_tree, struct kg_err *err);
 

@@ -299,7 +299,7 @@ static const struct guarded *find_guarded(const struct trace_redactor *redactor,
     return NULL;
 }
 
-/* So that the answer is known for what it is; ids begin anew with each process. */
+/* So that the answer is known for what it is; ids begin again with each process. */
 static void await_answer(struct trace_redactor *redactor, const struct rpc_message *message,
                          const struct guarded *method)
 {

@@ -1,7 +1,7 @@
 /*
  * What we owe a child: its requests that are not answered yet. Each keeps the id exactly as the
- * child wrote it, and is settled once. How many there are is bounded by who serves them; here is
- * only counted for how long there was at least one, since so long the child cannot be blamed.
+ * child wrote it, and is settled once. How many there are is bounded by whoever serves them; here
+ * is only counted for how long there was at least one, since so long the child cannot be blamed.
  */
 #include "wire/internal.h"
 

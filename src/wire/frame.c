@@ -86,7 +86,7 @@ static enum frame_result bound_partial(struct frame *frame, frame_line_fn *on_li
 }
 
 /*
- * The memory of a long line is kept for the next: to get it anew costs more than the line itself.
+ * The memory of a long line is kept for the next: to get it again costs more than the line itself.
  * The first that is short gives it back, be it the answer to a ping.
  */
 static void frame_give_back(struct frame *frame, size_t used)

@@ -188,12 +188,12 @@ void peer_abandon(struct peer *peer, uint64_t id);
 /* The same, and no answer is expected any more: its deadline goes, too. */
 void peer_forget(struct peer *peer, uint64_t id);
 /*
- * What the child says of that call: how far it is, and that in words for who made it. False: nobody
- * waits for it any more, or it was further before.
+ * What the child says of that call: how far it is, and that in words for whoever made it. False:
+ * nobody waits for it any more, or it was further before.
  */
 bool peer_progress(struct peer *peer, uint64_t id, double progress, struct kg_str params);
 int peer_notify(struct peer *peer, const char *method, struct kg_str params, struct kg_err *err);
-/* A line as it is, for who tries a child out: an answer to it is one that nobody asked for. */
+/* A line as it is, for whoever tries a child out: an answer to it is one that nobody asked for. */
 int peer_say(struct peer *peer, struct kg_str line, struct kg_err *err);
 /* What has come of a line without its end, or of one that was too long, cut there. */
 struct kg_str peer_rest(const struct peer *peer);

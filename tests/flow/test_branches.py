@@ -140,7 +140,7 @@ class Moves(FlowTest):
             talk(shop, "u0")
             with shop.running("u1") as response:
                 next_line(response, "text")
-                self.assertIn("a turn of primary runs", move(shop, "undo", 409)["error"]["message"])
+                self.assertIn("a turn of primary is running", move(shop, "undo", 409)["error"]["message"])
                 self.assertEqual(move(shop, "undo", dry_run=True)["said"], "u1")
             wait_for(lambda: not shop.daemon.api("GET", f"/sessions/{shop.session}")[1]["running"],
                      "the end of the turn")
@@ -171,7 +171,7 @@ class Terminal(FlowTest):
             talk(shop, "u0", "what next")
             code, out, _ = shop.daemon.cli("session", "undo", shop.session, "--dry-run")
             self.assertEqual((code, out), (0, "2 entries go, from here on: what next\n"
-                                              "files stay as they are: no snapshot of them was made for that\n"
+                                              "files stay as they are: they have no snapshot from then\n"
                                               "nothing was changed\n"))
             code, out, errors = shop.daemon.cli("session", "undo", shop.session)
             self.assertEqual((code, out), (5, ""))

@@ -181,7 +181,7 @@ class Dev(FlowTest):
         self.assertEqual(self.daemon.call("good-python", "good.echo")["answer"], "one")
         status = self.daemon.status("good-python")
         self.assertEqual((status["dev"], status["dir"]), (True, self.folder))
-        self.assertIn(f"good-python is dev: run from {self.folder}\n",
+        self.assertIn(f"good-python is dev: it runs from {self.folder}\n",
                       self.daemon.cli("plugin", "list")[1])
         self.assertIn(f"run by kaged plugin dev, from {self.folder}\n",
                       self.daemon.cli("plugin", "status", "good-python")[1])

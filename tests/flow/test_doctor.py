@@ -197,11 +197,11 @@ class NoUserNamespaces(FlowTest):
     def test_container_that_covers_parts_of_proc(self):
         if IS_ROOT:
             self.says(["unshare", "--mount"], 'mount --bind /dev/null /proc/version && exec "$@"',
-                      "parts of /proc are covered", "systempaths=unconfined")
+                      "parts of /proc are masked", "systempaths=unconfined")
         else:
             self.says(["unshare", "--user", "--map-root-user", "--mount"],
                       f'mount --bind /dev/null /proc/version && exec {self.AS_USER} "$@"',
-                      "parts of /proc are covered", "systempaths=unconfined")
+                      "parts of /proc are masked", "systempaths=unconfined")
 
 
 class Peers(FlowTest):

@@ -124,14 +124,14 @@ class Bundles(FlowTest):
                 (command("docker", "run", "x"), None, "started by docker"),
                 (command("${user_config.program}"), None, "not the name of a program"),
                 (command("node", "${user_config.nothing}"), None, "has no such setting"),
-                (command("node", "a\u202eb"), None, "not seen"),
+                (command("node", "a\u202eb"), None, "an invisible character"),
                 (command("node", env={"A=B": "c"}), None, "variable is not plain"),
                 (command("node", env={"A B": "c"}), None, "A B"),
                 (command("node", *["x"] * 300), None, "command"),
                 ({**server(type="binary"), "compatibility": {"platforms": ["win32"]}}, None,
                  "other systems than Linux"),
                 ({**MANIFEST, "user_config": {"a b": {"type": "string"}}}, None, "not plain text"),
-                ({**MANIFEST, "user_config": {"a": {"type": "colour"}}}, None, "no type"),
+                ({**MANIFEST, "user_config": {"a": {"type": "colour"}}}, None, "a type that kaged does not know"),
                 ({**MANIFEST, "user_config": {f"k{i}": {"type": "string"} for i in range(200)}},
                  None, "more than 128")):
             with self.subTest(words=words):

@@ -122,7 +122,7 @@ class Import(FlowTest):
                       "asks.ASKED (must be set)", "github  NOT IMPORTED",
                       "kaged does not start what uvx fetches: mcp-server-fetch",
                       "npm:@modelcontextprotocol/server-github",
-                      "the program /nowhere/server on this machine", "switched off"):
+                      "the program /nowhere/server is not installed", "switched off"):
             self.assertIn(words, " ".join(out.split()) if words not in out else out)
         for secret in (TOKEN, "hunter2", "k3y-of-tiny-1", "s3cret-header"):
             self.assertNotIn(secret, out)

@@ -467,7 +467,7 @@ if LONG:
                 self.assertIn("echo:", file.read())
             self.browser.fill(f"{card} >> input", "echo")
             self.browser.press("Enter")
-            self.see("has the plugin echo already", ".note.failed")
+            self.see("already has the plugin echo", ".note.failed")
 
         def test_a_project_is_loaded_its_problems_have_a_place_and_it_is_unloaded(self):
             root = self.daemon.write_project("yard", "version: 1\nname: yard\nprimary:\n  prompt: x\n")

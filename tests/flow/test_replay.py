@@ -225,7 +225,7 @@ class Files(Replay):
                 ([HEADER, {**good, "t_us": "soon"}], "line 2: \"t_us\""),
                 ([HEADER, {**good, "t_us": 1e99}], "line 2: \"t_us\""),
                 ([HEADER, {**good, "line": 5}], "line 2: \"line\" is not text"),
-                ([HEADER, {**good, "line": "a\nb"}], "line 2: \"line\" has a line end"),
+                ([HEADER, {**good, "line": "a\nb"}], "line 2: \"line\" contains a line end"),
                 ([HEADER, good, "[" * 100_000], "line 3"),
                 ([HEADER, good, '{"dir":"to","dir":"to"}'], "line 3")):
             code, err = self.play(*lines)

@@ -141,7 +141,7 @@ class Files(FlowTest):
         path = put(daemon, os.path.join(BUILT, "acts.so"))
         os.symlink(path, path + ".link")
         daemon.write_local(table("acts", path + ".link", hash=digest(path)))
-        self.refused(daemon, "is a link")
+        self.refused(daemon, "is a symbolic link")
 
     @unittest.skipUnless(os.geteuid() == 0, "only root can give a file to somebody else")
     def test_a_file_of_somebody_else_is_left_out(self):

@@ -229,7 +229,7 @@ class Kinds(UnpackTest):
     def test_links_that_lead_out_are_refused(self):
         out = "leads out of the plugin's folder"
         cases = [("a", "/etc/passwd", "absolute"), ("a", "..", out), ("bin/a", "../../x", out),
-                 ("a", "bin/../../x", out), ("a", "a", "circle"), ("a", "", "empty")]
+                 ("a", "bin/../../x", out), ("a", "a", "circular"), ("a", "", "empty")]
         for name, target, words in cases:
             with self.subTest(target=target):
                 entry = zip_entry(name, stat.S_IFLNK | 0o777)

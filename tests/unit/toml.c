@@ -316,7 +316,7 @@ static void messages_say_what_was_found_and_expected(void **state)
         {"a = 012", "1:5: \"012\" is not a value: a number, date or time is written wrongly"},
         {"a = 9223372036854775808", "1:5: the integer does not fit in 64 bits"},
         {"a = 0x8000000000000000", "1:5: the integer does not fit in 64 bits"},
-        {"a = 2021-02-29", "1:5: \"2021-02-29\" is not a date or time; expected such as "
+        {"a = 2021-02-29", "1:5: \"2021-02-29\" is not a date or time; expected something like "
                            "1979-05-27T07:32:00Z, 1979-05-27 or 07:32:00"},
         {"a = \"x\ny\"", "1:5: the string that starts here is not closed on its line"},
         {"a = '''x", "1:5: the string that starts here is not closed"},

@@ -232,7 +232,7 @@ static void an_alias_needs_a_complete_anchor_before_it(void **state)
 {
     (void)state;
     assert_refused(KG_STR("a: 1\nb: *x\n"), "2:4: the alias \"x\" has no anchor before it");
-    assert_refused(KG_STR("&x [1, *x]"), "1:8: the alias \"x\" stands within its own anchor");
+    assert_refused(KG_STR("&x [1, *x]"), "1:8: the alias \"x\" is inside its own anchor");
 }
 
 static void aliases_and_anchors_past_the_bound_are_refused(void **state)

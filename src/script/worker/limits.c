@@ -34,7 +34,8 @@ struct runner *runner_of(lua_State *lua)
     return *(struct runner **)lua_getextraspace(lua);
 }
 
-/* Coroutines inherit the hook of who creates them; one that met a spent budget has a stride of 1.
+/* Coroutines inherit the hook of whoever creates them; one that met a spent budget has a stride
+ * of 1.
  */
 static void on_count(lua_State *lua, lua_Debug *debug)
 {

@@ -305,7 +305,7 @@ int unpack_npm(const struct options *options, struct sink *sink, struct report *
 {
     kg_auto(npm_free) struct npm npm = {.options = options, .report = report, .err = err};
     if (options->node == NULL || options->npm == NULL)
-        return kg_fail(err, KG_E_USAGE, "where node and npm are has to be given");
+        return kg_fail(err, KG_E_USAGE, "the paths of node and npm must be given");
     int result = store_unpack_npm_make_place(&npm);
     if (result == 0)
         result = install(&npm);
