@@ -27,6 +27,7 @@ struct identity {
     uint64_t scopes;
 };
 
+struct kg_doc;
 struct identities;
 /* node: our own name. */
 struct identities *identities_new(const unsigned char key[LINK_KEY_BYTES], const char *node);
@@ -36,11 +37,11 @@ void identity_sign(struct identities *identities, const struct identity *identit
                    const struct identity_request *request, const char *to, struct kg_buf *out);
 /*
  * Whether it is of this cluster, of the node that the connection comes from, for us and for this
- * request, not older than half a minute, and for the first time. *text holds what the identity
- * points into.
+ * request, not older than half a minute, and for the first time. *ret_text, owned, is what the
+ * identity points into.
  */
 int identity_check(struct identities *identities, struct kg_str value, const char *from,
-                   const struct identity_request *request, struct kg_buf *text,
+                   const struct identity_request *request, struct kg_doc **ret_text,
                    struct identity *ret_identity, struct kg_err *err);
 
 #endif

@@ -19,17 +19,34 @@
 #define LINK_ADDRESS_MAX 255
 #define LINK_KEY_BYTES   32
 
-/* -- what a home has of its cluster, in a folder of its state ---------------------------------- */
+/* -- what a home has of its cluster, in one file ----------------------------------------------- */
 
 struct link_keys {
     struct kg_buf authority, authority_key;    /* PEM: who signs certificates of nodes */
     struct kg_buf certificate, key;            /* PEM: this node's own */
     unsigned char cluster_key[LINK_KEY_BYTES]; /* what identities are signed with */
 };
-/* 1: there is none in that folder. */
-int link_keys_read(const char *folder, struct link_keys *ret_keys, struct kg_err *err);
-int link_keys_write(const char *folder, const struct link_keys *keys, struct kg_err *err);
+/* 1: there is no such file. */
+int link_keys_read(const char *path, struct link_keys *ret_keys, struct kg_err *err);
+/* The operator's alone to read, whole, and to stay. */
+int link_keys_write(const char *path, const struct link_keys *keys, struct kg_err *err);
 void link_keys_free(struct link_keys *keys); /* overwrites them; also for kg_auto */
+
+/*
+ * Runs kaged-link with these words, ended by NULL: keys and certificates are made, and what it is
+ * given on stdin is not kept. May wait for a quarter of a minute. The output is to be overwritten.
+ */
+int link_tool(const char *const *words, struct kg_str input, struct kg_buf *ret_output,
+              struct kg_err *err);
+/* A new authority and cluster key, and a certificate of it for this node. */
+int link_keys_make(const char *node, struct link_keys *ret_keys, struct kg_err *err);
+/* For a node that joins: its key, and what it has signed by one that is there. */
+int link_keys_request(const char *node, struct kg_buf *ret_request, struct kg_buf *ret_key,
+                      struct kg_err *err);
+int link_keys_sign(const struct link_keys *keys, const char *node, struct kg_str request,
+                   struct kg_buf *ret_certificate, struct kg_err *err);
+/* Overwrites what it had; also for kg_auto. */
+void link_wipe(struct kg_buf *secret);
 
 /* -- connections ------------------------------------------------------------------------------- */
 

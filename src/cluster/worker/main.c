@@ -79,6 +79,7 @@ static int link_serve(void)
 {
     struct tls tls = {0};
     struct link_message ready = {.kind = LINK_READY};
+    struct tunnels *tunnels = tunnels_new(CONTROL, &tls);
     signal(SIGPIPE, SIG_IGN);
     int result = link_take_keys(&tls, ready.words);
     if (result == 0 && link_confine() < 0)
@@ -86,7 +87,6 @@ static int link_serve(void)
     cage_message_send(CONTROL, &ready, sizeof(ready), NULL, 0);
     if (ready.words[0] != '\0')
         return program_leave(ready.words);
-    struct tunnels *tunnels = tunnels_new(CONTROL, &tls);
     while (tunnels_turn(tunnels) == 0 || link_take_orders(tunnels))
         continue;
     return 0;
