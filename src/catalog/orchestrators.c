@@ -212,6 +212,15 @@ static struct orchestrators_op *orchestrators_op_new(const struct catalog_reques
     return asked;
 }
 
+char *catalog_orchestrator_project(const struct catalog *catalog, struct kg_str org,
+                                   struct kg_str id_or_name)
+{
+    const struct catalog_org *found = catalog_org_find(catalog, org);
+    const struct catalog_orchestrator *orchestrator =
+        found ? catalog_orchestrator_find(catalog, found, id_or_name, NULL) : NULL;
+    return orchestrator ? orchestrator_project_id(orchestrator->id) : NULL;
+}
+
 void catalog_orchestrators_list(const struct catalog_request *request)
 {
     if (catalog_request_org(request) == NULL)

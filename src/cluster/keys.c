@@ -213,6 +213,28 @@ int link_tool(const char *const *words, struct kg_str input, struct kg_buf *ret_
     return tool_end(pid, read, &said, err);
 }
 
+void link_fingerprint(struct kg_str certificate, char ret_text[LINK_FINGERPRINT])
+{
+    static const char begin[] = "-----BEGIN CERTIFICATE-----", end[] = "-----END";
+    unsigned char hash[crypto_hash_sha256_BYTES];
+    const char *from = memmem(certificate.data, certificate.length, begin, sizeof(begin) - 1);
+    const char *to =
+        from != NULL
+            ? memmem(from + sizeof(begin) - 1,
+                     certificate.length - (size_t)(from - certificate.data) - (sizeof(begin) - 1),
+                     end, sizeof(end) - 1)
+            : NULL;
+    size_t length = 0;
+    kg_auto(kg_free) unsigned char *bytes = kg_alloc(certificate.length + 1);
+    ret_text[0] = '\0';
+    if (to == NULL || sodium_base642bin(bytes, certificate.length, from + sizeof(begin) - 1,
+                                        (size_t)(to - from) - (sizeof(begin) - 1), "\n", &length,
+                                        NULL, sodium_base64_VARIANT_ORIGINAL) != 0)
+        return;
+    crypto_hash_sha256(hash, bytes, length);
+    sodium_bin2hex(ret_text, LINK_FINGERPRINT, hash, sizeof(hash));
+}
+
 /* -- new ones ---------------------------------------------------------------------------------- */
 
 /* "-----BEGIN CERTIFICATE-----...", then the key behind it. */

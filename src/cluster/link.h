@@ -38,6 +38,9 @@ void link_keys_free(struct link_keys *keys); /* overwrites them; also for kg_aut
  */
 int link_tool(const char *const *words, struct kg_str input, struct kg_buf *ret_output,
               struct kg_err *err);
+#define LINK_FINGERPRINT 65 /* SHA-256 in hex, and NUL */
+/* Of a certificate in PEM; "" of what is none. */
+void link_fingerprint(struct kg_str certificate, char ret_text[LINK_FINGERPRINT]);
 /* A new authority and cluster key, and a certificate of it for this node. */
 int link_keys_make(const char *node, struct link_keys *ret_keys, struct kg_err *err);
 /* For a node that joins: its key, and what it has signed by one that is there. */

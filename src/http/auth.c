@@ -510,6 +510,8 @@ int http_auth_check(struct http_server *server, const struct http_source *source
     struct http_auth *auth = server->auth;
     struct kg_err err = {0};
     const char *via = "none";
+    if (source->is_node)
+        return http_nodes_check(server, source, request);
     if (!source->tcp) {
         request->via = HTTP_VIA_UNIX;
         request->scopes = HTTP_SCOPES_ALL;

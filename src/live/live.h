@@ -66,6 +66,8 @@ struct sessions_list_query {
     struct kg_str operator_id;               /* of a project's: only his; data NULL: anybody's */
     size_t limit;                            /* 0: as many as a page holds */
 };
+/* The id of its project, as the text of the answer; KG_E_NOT_FOUND: there is no such session. */
+void sessions_project(struct sessions *sessions, const struct sessions_request *request);
 /* {"sessions":[Session],"more"} */
 void sessions_list(struct sessions *sessions, const struct sessions_request *request,
                    const struct sessions_list_query *query);

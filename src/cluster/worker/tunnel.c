@@ -242,8 +242,8 @@ static void tunnel_tell_ends(struct tunnel *tunnel)
         if (!out->told && !tunnel_wait_for(tunnel, result))
             tunnel_fail(tunnel, "");
     }
-    /* Nobody is left who would read what comes. */
-    if (out->told && (in->told || tunnel->plain.hung_up))
+    /* Nobody is left who would read what comes, there or here. */
+    if ((out->told && (in->told || tunnel->plain.hung_up)) || (in->told && tunnel->net.hung_up))
         tunnel->over = true;
 }
 
@@ -272,6 +272,8 @@ static void tunnel_run(struct tunnel *tunnel)
         tunnel_move(tunnel);
     if (tunnel->over)
         return;
+    if (tunnel->in.ended) /* who has said all, and then closes, has left */
+        tunnel->net.wants |= EPOLLRDHUP;
     end_watch(tunnel->all, &tunnel->net);
     end_watch(tunnel->all, &tunnel->plain);
 }
@@ -341,7 +343,7 @@ static void tunnels_look(struct tunnels *tunnels)
 
 static void end_on_event(const struct tunnels *tunnels, struct end *end, uint32_t events)
 {
-    if ((events & (EPOLLHUP | EPOLLERR)) != 0 && !end->hung_up) {
+    if ((events & (EPOLLHUP | EPOLLERR | EPOLLRDHUP)) != 0 && !end->hung_up) {
         epoll_ctl(tunnels->epoll, EPOLL_CTL_DEL, end->fd, NULL);
         end->hung_up = true;
     }
