@@ -69,6 +69,12 @@ void catalog_tree_prepare(struct catalog *catalog, const char *hash, uint64_t by
                           catalog_tree_fn *on_ready, void *data);
 void catalog_trees_stop(struct catalog *catalog);
 
+/* Of a task for that org; the system's own is the daemon's. */
+static inline const char *catalog_scope(const char *org)
+{
+    return org[0] != '\0' ? org : NULL;
+}
+
 /* -- answers: answer.c ------------------------------------------------------------------------- */
 
 /* A request that is answered later: what of it outlives the call, and a task of the keeper. */

@@ -254,6 +254,14 @@ static void member_written(struct catalog_op *op)
                AUDIT_V_TEXT(op->asker.operator_id));
 }
 
+/* Principals are no org's. */
+static void member_op_write(struct member_op *change)
+{
+    if (change->writes_principal)
+        change->op.task.org = NULL;
+    catalog_op_write(&change->op);
+}
+
 static struct member_op *member_op_new(const struct catalog_request *request,
                                        const struct catalog_principal *principal_or_null)
 {
@@ -298,7 +306,7 @@ void catalog_user_create(const struct catalog_request *request)
     members_set_text(&change->name, request->body, "name");
     members_set_text(&change->email, request->body, "email");
     change->sys_admin = kg_node_is_true(request->body, "is_sys_admin");
-    catalog_op_write(&change->op);
+    member_op_write(change);
 }
 
 static void fail_no_user(const struct catalog_request *request, struct kg_str user)
@@ -322,7 +330,7 @@ void catalog_user_change(const struct catalog_request *request, struct kg_str us
     members_set_text(&change->email, request->body, "email");
     if (kg_node_get(request->body, "is_sys_admin") != NULL)
         change->sys_admin = kg_node_is_true(request->body, "is_sys_admin");
-    catalog_op_write(&change->op);
+    member_op_write(change);
 }
 
 /* Who is named and not known yet is made; he gets in once the operator makes a token for him. */
@@ -356,7 +364,7 @@ void catalog_member_add(const struct catalog_request *request)
         members_set_text(&change->name, request->body, "user");
         members_set_text(&change->email, request->body, "email");
     }
-    catalog_op_write(&change->op);
+    member_op_write(change);
 }
 
 /* The member of the org that the path names; NULL: there is none, and it was answered. */
@@ -384,7 +392,7 @@ void catalog_member_change(const struct catalog_request *request, struct kg_str 
     change->writes_member = true;
     change->is_admin = kg_node_is_true(request->body, "is_admin");
     change->member_ms = member->created_ms;
-    catalog_op_write(&change->op);
+    member_op_write(change);
 }
 
 /* He is none from this moment on, even if the disk then refuses to forget him. */
@@ -397,5 +405,5 @@ void catalog_member_remove(const struct catalog_request *request, struct kg_str 
     change->event = AUDIT_CATALOG_MEMBER_REMOVED;
     change->removes_member = true;
     drop_member(request->catalog, request->org, kg_str(change->id));
-    catalog_op_write(&change->op);
+    member_op_write(change);
 }

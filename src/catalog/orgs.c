@@ -237,6 +237,7 @@ static struct org_op *org_op_new(const struct catalog_request *request,
 {
     struct org_op *change = catalog_op_new(request, sizeof(*change));
     change->op.task.run = run_org;
+    change->op.task.org = NULL; /* which there are is nobody's own */
     change->op.then = org_written;
     change->op.clean = org_op_clean;
     change->put = org_put_answer;

@@ -528,7 +528,8 @@ static void loading_start(struct pool_loading *loading)
         return;
     }
     loading->revision = loading->place->orchestrator->revision;
-    loading->task = (struct state_task){.run = catalog_pool_run_row, .done = on_row};
+    loading->task = (struct state_task){
+        .run = catalog_pool_run_row, .done = on_row, .org = catalog_scope(loading->org)};
     state_keeper_read(catalog_keeper(loading->pool->catalog), &loading->task);
 }
 

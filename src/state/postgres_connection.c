@@ -311,7 +311,7 @@ static PGresult *script_run(struct postgres *postgres, const char *sql)
     return postgres_answer(postgres, postgres->pq->PQsendQuery(postgres->connection, sql));
 }
 
-static bool result_is_good(const struct postgres *postgres, const PGresult *result)
+bool postgres_is_good(const struct postgres *postgres, const PGresult *result)
 {
     ExecStatusType status = postgres->pq->PQresultStatus(result);
     return status == PGRES_COMMAND_OK || status == PGRES_TUPLES_OK;
@@ -320,7 +320,7 @@ static bool result_is_good(const struct postgres *postgres, const PGresult *resu
 int postgres_script(struct postgres *postgres, const char *sql, const char *act, struct kg_err *err)
 {
     PGresult *result = script_run(postgres, sql);
-    int failed = result_is_good(postgres, result) ? 0 : postgres_fail(postgres, result, act, err);
+    int failed = postgres_is_good(postgres, result) ? 0 : postgres_fail(postgres, result, act, err);
     postgres->pq->PQclear(result);
     return failed;
 }
@@ -333,7 +333,7 @@ PGresult *postgres_ask(struct postgres *postgres, const char *sql, const char *a
     PGresult *result =
         postgres_answer(postgres, postgres->pq->PQsendQueryParams(postgres->connection, sql, count,
                                                                   NULL, values, NULL, NULL, 1));
-    if (result_is_good(postgres, result))
+    if (postgres_is_good(postgres, result))
         return result;
     postgres_fail(postgres, result, act, err);
     postgres->pq->PQclear(result);
@@ -362,9 +362,14 @@ const char *postgres_text_at(const struct postgres *postgres, const PGresult *ro
 
 bool postgres_in_transaction(struct postgres *postgres)
 {
-    return postgres->broken ||
+    return postgres->broken || postgres->ahead.begins ||
            (postgres->connection != NULL &&
             postgres->pq->PQtransactionStatus(postgres->connection) != PQTRANS_IDLE);
+}
+
+void postgres_take_xid(struct postgres *postgres, const PGresult *rows)
+{
+    snprintf(postgres->xid, sizeof(postgres->xid), "%s", postgres->pq->PQgetvalue(rows, 0, 0));
 }
 
 /* The number of the transaction is asked for along with it: a commit may have to be looked up. */
@@ -379,10 +384,9 @@ static int transaction_begin(struct postgres *postgres, bool writes, struct kg_e
         if (result < 0)
             return result;
         PGresult *answer = script_run(postgres, sql);
-        bool good = result_is_good(postgres, answer);
+        bool good = postgres_is_good(postgres, answer);
         if (good && writes)
-            snprintf(postgres->xid, sizeof(postgres->xid), "%s",
-                     postgres->pq->PQgetvalue(answer, 0, 0));
+            postgres_take_xid(postgres, answer);
         result = good ? 0 : postgres_fail(postgres, answer, "begin", err);
         postgres->pq->PQclear(answer);
         if (result == 0 || postgres->connection != NULL || !was_connected)
@@ -433,7 +437,7 @@ static int outcome_find(struct postgres *postgres, struct kg_err *err)
 static int transaction_commit(struct postgres *postgres, struct kg_err *err)
 {
     PGresult *answer = script_run(postgres, "COMMIT");
-    bool good = result_is_good(postgres, answer);
+    bool good = postgres_is_good(postgres, answer);
     /* After a statement that failed this rolls back, and says so in passing. */
     bool committed = good && strcmp(postgres->pq->PQcmdStatus(answer), "COMMIT") == 0;
     int result =
