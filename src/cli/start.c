@@ -498,6 +498,13 @@ static int cli_start_prepare(struct daemon *daemon, struct kg_err *err)
 
 /* -- TCP --------------------------------------------------------------------------------------- */
 
+static void on_credentials_gone(void *data)
+{
+    const struct daemon *daemon = data;
+    if (daemon->server != NULL)
+        http_server_doubt(daemon->server);
+}
+
 static int open_auth(struct daemon *daemon, struct kg_err *err)
 {
     const struct config *config = host_config(daemon->host);
@@ -519,6 +526,9 @@ static int open_auth(struct daemon *daemon, struct kg_err *err)
                 : proxy          ? HTTP_AUTH_PROXY
                                  : HTTP_AUTH_LOCAL,
         .nonce = kg_buf_view(&nonce),
+        .nodes = host_nodes(daemon->host),
+        .on_gone = on_credentials_gone,
+        .data = daemon,
     };
     struct http_auth_limits limits = auth_limits(config);
     daemon->auth = http_auth_new(daemon->loop, &options, &limits, err);

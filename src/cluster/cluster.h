@@ -20,14 +20,12 @@ struct cluster;
 struct cluster_options {
     struct loop *loop;
     struct state_cluster *state; /* borrowed; joined */
-    const char *address;         /* where other nodes find this one; "": nowhere */
-    uint64_t beat_ms;            /* between two signs of life */
-    uint64_t catch_up_ms;        /* after which changes are looked for that nobody told of */
-    uint64_t lease_ms;           /* how long a lease, and a node that says nothing, lives */
+    const char *node;            /* this one's name, as it joined */
+    uint64_t lease_ms;           /* how long a lease lives that is not renewed */
 };
-/* Nothing waits for the database here: it was there when the state was joined. */
+/* Waits for nothing: the database was there when the state was joined. */
 struct cluster *cluster_new(const struct cluster_options *options, struct kg_err *err);
-/* Gives back what it has, so that others need not wait. Takes NULL. */
+/* Leaves what it has to others, who need not wait. Not while the loop runs. Takes NULL. */
 void cluster_free(struct cluster *cluster);
 
 /* -- nodes ------------------------------------------------------------------------------------- */
@@ -42,6 +40,8 @@ struct cluster_node {
     size_t leases;   /* that it has */
 };
 const char *cluster_self(const struct cluster *cluster);
+/* Where other nodes find this one; they know some seconds later. */
+void cluster_set_address(struct cluster *cluster, const char *address);
 /* NULL: nobody of that name was ever there. */
 const struct cluster_node *cluster_node_find(const struct cluster *cluster, const char *name);
 typedef void cluster_node_fn(void *data, const struct cluster_node *node);
@@ -54,14 +54,16 @@ void cluster_nodes(const struct cluster *cluster, cluster_node_fn *visit, void *
  * Lives until the loop's next turn.
  */
 const char *cluster_holder(const struct cluster *cluster, const char *project);
+/* Whether its lease was lost by who had it, and not given back: somebody should go on with it. */
+bool cluster_is_left(const struct cluster *cluster, const char *project);
 /* Whether it is this node, and may act for it now. */
 bool cluster_holds(const struct cluster *cluster, const char *project);
 
-/* On the loop, once, never before cluster_take returns. An error: KG_E_ELSEWHERE names who has it. */
+/* On the loop, once, never before cluster_take returns; KG_E_ELSEWHERE names who has it. */
 typedef void cluster_taken_fn(void *data, const struct kg_err *err_or_null);
-/* on_taken is not called any more after cluster_free. */
 void cluster_take(struct cluster *cluster, const char *project, cluster_taken_fn *on_taken,
                   void *data);
+void cluster_withdraw(struct cluster *cluster, const void *data); /* on_taken does not come */
 void cluster_release(struct cluster *cluster, const char *project);
 /* A lease is lost, or about to be: what it is for must stop at once. Not after a release. */
 typedef void cluster_lost_fn(void *data, const char *project);
@@ -72,29 +74,49 @@ int cluster_fail_elsewhere(const struct cluster *cluster, const char *project, s
 
 /* -- what was changed -------------------------------------------------------------------------- */
 
-/* What others, or this node itself, have changed in the database. Embed it, zeroed. */
-struct cluster_listener {
-    struct cluster_listener *next; /* the cluster's */
-    uint64_t kinds;                /* that it hears of: 1 << enum cluster_kind each */
-    /* On the loop, once for all changes that came together: read it again. */
-    void (*on_change)(struct cluster_listener *listener, uint64_t kinds);
-};
 enum cluster_kind {
     CLUSTER_CREDENTIAL,
-    CLUSTER_CONSENT, /* and activations */
-    CLUSTER_PROJECT,
     CLUSTER_MCP_SETTING,
+    CLUSTER_PROJECT,
     CLUSTER_ORG,
     CLUSTER_PRINCIPAL,
     CLUSTER_MEMBER,
-    CLUSTER_PACKAGE, /* with settings and grants */
-    CLUSTER_LLM_CONFIG,
+    CLUSTER_PACKAGE, /* with settings and grants; "ORG PID" */
     CLUSTER_ORCHESTRATOR,
     CLUSTER_LEASE,
     CLUSTER_KIND_COUNT,
 };
+/* What others have changed in the database; this node knows what it did itself. Embed it, zeroed.
+ */
+struct cluster_listener {
+    struct cluster_listener *next; /* the cluster's */
+    uint64_t kinds;                /* that it hears of: 1 << enum cluster_kind each */
+    /* On the loop, some seconds after the change at most. ref: what it is of; NULL: maybe all. */
+    void (*on_change)(struct cluster_listener *listener, enum cluster_kind kind,
+                      const char *ref_or_null);
+};
 /* Takes NULL for the cluster: then nothing changes elsewhere. */
 void cluster_listen(struct cluster *cluster, struct cluster_listener *listener);
 void cluster_unlisten(struct cluster *cluster, struct cluster_listener *listener);
+
+/* -- memory that follows: follow.c ------------------------------------------------------------- */
+
+/* Reads again what was changed, once for all changes that came meanwhile. Embed it, zeroed. */
+struct cluster_follow {
+    struct cluster_listener listener;
+    struct cluster *cluster;
+    struct state_keeper *keeper; /* borrowed */
+    struct state_task task;
+    bool is_reading, again, ended;
+    /* On the keeper's thread, in a transaction that reads. */
+    int (*read)(struct cluster_follow *follow, struct state *state, struct kg_err *err);
+    /* On the loop; after an error, and at the end, with take false: what was read is dropped. */
+    void (*take)(struct cluster_follow *follow, bool take);
+};
+/* read and take are set. */
+void cluster_follow_begin(struct cluster_follow *follow, struct cluster *cluster_or_null,
+                          struct state_keeper *keeper, uint64_t kinds);
+/* Waits until what it reads is read. One that never began, too. */
+void cluster_follow_end(struct cluster_follow *follow);
 
 #endif
