@@ -17,6 +17,7 @@ void *catalog_op_new(const struct catalog_request *request, size_t size)
     op->on_answer = request->on_answer;
     op->data = request->data;
     kg_str_copy(request->org, op->org, sizeof(op->org));
+    op->task.org = catalog_scope(op->org);
     return op;
 }
 

@@ -146,6 +146,7 @@ static void catalog_find_plugin(void *data, const char *place, const char *versi
         .data = found_data,
         .early = {.run = on_no_org},
     };
+    installing->task.org = catalog_scope(installing->org);
     if (org.data == NULL || found != NULL) {
         state_keeper_read(catalog_keeper(catalog), &installing->task);
         return;

@@ -552,6 +552,7 @@ void catalog_llm_find(struct catalog *catalog, const char *org, const char *id,
         .on_found = on_found,
         .data = data,
     };
+    lookup->task.org = catalog_scope(lookup->org);
     state_keeper_read(catalog_keeper(catalog), &lookup->task);
 }
 

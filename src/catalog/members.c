@@ -104,6 +104,29 @@ int catalog_members_load(struct catalog *catalog, struct state *state, struct kg
     return result < 0 ? result : state_members(state, members_take_member, catalog, err);
 }
 
+void catalog_members_take(struct catalog *catalog, const struct catalog *fresh)
+{
+    void *each;
+    for (size_t at = 0; kg_map_next(fresh->principals, &at, &(struct kg_str){0}, &each);) {
+        const struct catalog_principal *new = each;
+        keep_principal(catalog, &(struct state_principal){new->id, new->name, new->email,
+                                                          new->sys_admin, new->created_ms});
+    }
+    char **gone = kg_list_new(0);
+    struct kg_str key;
+    for (size_t at = 0; kg_map_next(catalog->members, &at, &key, &each);)
+        if (kg_map_get(fresh->members, key) == NULL)
+            kg_list_add(&gone, kg_str_dup(key));
+    for (char **name = gone; *name != NULL; name++)
+        free(kg_map_remove(catalog->members, kg_str(*name)));
+    kg_list_free(gone);
+    for (size_t at = 0; kg_map_next(fresh->members, &at, &key, &each);) {
+        const struct catalog_member *new = each;
+        members_take_member(catalog, &(struct state_member){new->org->id, new->principal->id,
+                                                            new->is_admin, new->created_ms});
+    }
+}
+
 void catalog_members_free(struct catalog *catalog)
 {
     void *each;
@@ -244,6 +267,8 @@ static void member_written(struct catalog_op *op)
         keep_principal(catalog, &principal);
     if (change->writes_member)
         members_take_member(catalog, &member);
+    if (change->removes_member) /* it may have been read again meanwhile */
+        drop_member(catalog, kg_str(op->org), kg_str(change->id));
     members_put_changed(change);
     const char *role = op->org[0] == '\0' ? change->sys_admin ? "sys_admin" : "user"
                        : change->is_admin ? "org_admin"
@@ -252,6 +277,14 @@ static void member_written(struct catalog_op *op)
                AUDIT_V_TEXT(op->org[0] != '\0' ? op->org : NULL), AUDIT_V_TEXT(change->name),
                AUDIT_V_TEXT(change->removes_member ? NULL : role),
                AUDIT_V_TEXT(op->asker.operator_id));
+}
+
+/* Principals are no org's. */
+static void member_op_write(struct member_op *change)
+{
+    if (change->writes_principal)
+        change->op.task.org = NULL;
+    catalog_op_write(&change->op);
 }
 
 static struct member_op *member_op_new(const struct catalog_request *request,
@@ -298,7 +331,7 @@ void catalog_user_create(const struct catalog_request *request)
     members_set_text(&change->name, request->body, "name");
     members_set_text(&change->email, request->body, "email");
     change->sys_admin = kg_node_is_true(request->body, "is_sys_admin");
-    catalog_op_write(&change->op);
+    member_op_write(change);
 }
 
 static void fail_no_user(const struct catalog_request *request, struct kg_str user)
@@ -322,7 +355,7 @@ void catalog_user_change(const struct catalog_request *request, struct kg_str us
     members_set_text(&change->email, request->body, "email");
     if (kg_node_get(request->body, "is_sys_admin") != NULL)
         change->sys_admin = kg_node_is_true(request->body, "is_sys_admin");
-    catalog_op_write(&change->op);
+    member_op_write(change);
 }
 
 /* Who is named and not known yet is made; he gets in once the operator makes a token for him. */
@@ -356,7 +389,7 @@ void catalog_member_add(const struct catalog_request *request)
         members_set_text(&change->name, request->body, "user");
         members_set_text(&change->email, request->body, "email");
     }
-    catalog_op_write(&change->op);
+    member_op_write(change);
 }
 
 /* The member of the org that the path names; NULL: there is none, and it was answered. */
@@ -384,7 +417,7 @@ void catalog_member_change(const struct catalog_request *request, struct kg_str 
     change->writes_member = true;
     change->is_admin = kg_node_is_true(request->body, "is_admin");
     change->member_ms = member->created_ms;
-    catalog_op_write(&change->op);
+    member_op_write(change);
 }
 
 /* He is none from this moment on, even if the disk then refuses to forget him. */
@@ -397,5 +430,5 @@ void catalog_member_remove(const struct catalog_request *request, struct kg_str 
     change->event = AUDIT_CATALOG_MEMBER_REMOVED;
     change->removes_member = true;
     drop_member(request->catalog, request->org, kg_str(change->id));
-    catalog_op_write(&change->op);
+    member_op_write(change);
 }

@@ -252,6 +252,7 @@ void catalog_package_prepare(struct catalog *catalog, const struct catalog_wante
         .on_prepared = on_done,
         .data = data,
     };
+    preparing->task.org = catalog_scope(preparing->org);
     state_keeper_read(catalog_keeper(catalog), &preparing->task);
 }
 

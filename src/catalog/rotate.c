@@ -66,6 +66,7 @@ void catalog_rotate(const struct catalog_request *request)
 {
     struct rotate_op *rotate = catalog_op_new(request, sizeof(*rotate));
     rotate->op.task.run = run_reseal;
+    rotate->op.task.org = NULL; /* of all */
     rotate->op.task.done = on_resealed;
     state_keeper_write(catalog_keeper(request->catalog), &rotate->op.task);
 }

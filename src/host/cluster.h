@@ -23,4 +23,8 @@ int host_cluster_join(const struct config *config, const struct local *local,
                       const struct config_paths *paths, struct state_cluster **ret_cluster,
                       struct kg_err *err);
 
+struct host;
+/* What of it the loop knows, once the state is open. */
+int host_cluster_open(struct host *host, struct kg_err *err);
+
 #endif

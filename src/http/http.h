@@ -135,6 +135,7 @@ enum http_auth_mode {
     HTTP_AUTH_INSECURE, /* everybody on this machine */
 };
 struct catalog;
+struct cluster;
 struct http_auth_options {
     struct state_keeper *keeper;   /* borrowed: where tokens and sessions are kept */
     struct audit *audit;           /* borrowed */
@@ -142,7 +143,10 @@ struct http_auth_options {
     const struct catalog *catalog; /* borrowed: who tokens belong to */
     const char *launch_file;       /* run/launch-url */
     enum http_auth_mode mode;
-    struct kg_str nonce; /* the proxy's secret */
+    struct kg_str nonce;   /* the proxy's secret */
+    struct cluster *nodes; /* borrowed: who else makes tokens and takes them back; may be NULL */
+    void (*on_gone)(void *data); /* another node has taken some back; may be NULL */
+    void *data;
 };
 /* What a reload can change. */
 struct http_auth_limits {
@@ -156,6 +160,9 @@ struct http_auth *http_auth_new(struct loop *loop, const struct http_auth_option
 void http_auth_set_limits(struct http_auth *auth, const struct http_auth_limits *limits);
 void http_auth_free(struct http_auth *auth); /* after the server; takes NULL */
 void http_server_set_auth(struct http_server *server, struct http_auth *auth); /* borrowed */
+/* Credentials were taken back: connections that outlive their request look whether they may stay.
+ */
+void http_server_doubt(struct http_server *server);
 /* Leaves a launch URL in its file, if this is the way in. */
 int http_server_offer_launch(struct http_server *server, struct kg_err *err);
 

@@ -98,9 +98,6 @@ int http_server_check_peer(const struct http_server *server, int fd, const struc
 void http_server_on_connection(uv_stream_t *listener, int status);
 /* libuv has let go of one handle. */
 void http_server_handle_closed(struct http_server *server);
-/* Credentials were taken back: connections that outlive their request look whether they may stay.
- */
-void http_server_doubt(struct http_server *server);
 
 /* -- connections: accept.c, connection.c, parse.c, write.c ------------------------------------- */
 

@@ -166,6 +166,8 @@ void live_open(struct live_work *work, struct kg_str id, live_next_fn *next);
 void live_later(struct live_work *work, const struct kg_err *err_or_null, live_next_fn *next);
 /* On the store's threads: `run` gets the job of the work. */
 void live_read(struct live_work *work, live_run_fn *run, live_next_fn *next);
+/* `run` asks the database for one thing. */
+void live_read_once(struct live_work *work, live_run_fn *run, live_next_fn *next);
 void live_write(struct live_work *work, live_run_fn *run, live_next_fn *next);
 /*
  * Writes the drafts, which are the caller's until then, and looks whether a context is too full by

@@ -24,6 +24,10 @@ void sessions_when_stopped(struct sessions *sessions, void (*on_stopped)(void *d
 /* Stops, and finishes what was written. Before the host is freed. Takes NULL. */
 void sessions_free(struct sessions *sessions);
 
+/* Sessions of the project are forgotten here, and turns of them end: they may go on elsewhere. */
+void sessions_let_go(struct sessions *sessions, const char *project,
+                     const struct kg_err *why_or_null);
+
 /* A model that is not in local.toml, for who may know the alias; see models_bring. */
 void sessions_bring_model(struct sessions *sessions, const char *alias, struct local *own_or_null);
 

@@ -226,7 +226,7 @@ static int run_context(struct session_job *job, struct state *state, struct kg_e
 
 static void on_context_free(struct live_op *op)
 {
-    live_op_read(op, run_context, live_op_answer);
+    live_read_once(&op->work, run_context, live_op_then(op, live_op_answer));
 }
 
 /* `,"model":...}`: the project may change before the context is read. */

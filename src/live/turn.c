@@ -674,7 +674,7 @@ static void on_context(struct live_work *work, const struct kg_err *err_or_null)
 static void on_step_heard(struct live_work *work, const struct kg_err *err_or_null)
 {
     if (!ends(live_turn_of(work), err_or_null))
-        live_read(work, turn_read_context, on_context);
+        live_read_once(work, turn_read_context, on_context);
 }
 
 static void on_model_heard(struct live_work *work, const struct kg_err *err_or_null)

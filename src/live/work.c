@@ -165,12 +165,20 @@ static struct session_job *job_of(struct live_work *work, live_run_fn *run, live
     work->next = next;
     work->job.run = run;
     work->job.done = work_on_stored;
+    work->job.once = false;
     return &work->job;
 }
 
 void live_read(struct live_work *work, live_run_fn *run, live_next_fn *next)
 {
     session_store_read(work->sessions->store, job_of(work, run, next));
+}
+
+void live_read_once(struct live_work *work, live_run_fn *run, live_next_fn *next)
+{
+    struct session_job *job = job_of(work, run, next);
+    job->once = true;
+    session_store_read(work->sessions->store, job);
 }
 
 void live_write(struct live_work *work, live_run_fn *run, live_next_fn *next)

@@ -45,6 +45,10 @@ int session_save(struct state *state, const struct session *session, struct kg_e
 /* Adds one entry as it is, with the session's next seq; counts it in the session. */
 int session_entry_write(struct state *state, struct session *session, struct session_entry *entry,
                         struct kg_err *err);
+/* An append in one statement; not done: it has to go step by step. `added` has room for count. */
+int session_append_at_once(struct state *state, const char *id, const struct session_draft *drafts,
+                           size_t count, struct session_added *added, bool *ret_done,
+                           struct kg_err *err);
 /* The one entry that a whole id, or the prefix of one, names. */
 int session_entry_named(struct state *state, const struct session *session, struct kg_str id,
                         bool content, struct session_entries *ret_entries, struct kg_err *err);

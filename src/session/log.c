@@ -327,18 +327,13 @@ static int check_takes(const struct session *session, const struct session_draft
     return 0;
 }
 
-int session_append(struct state *state, const char *id, const struct session_draft *drafts,
-                   size_t count, struct session_added *ret_added, struct kg_err *err)
+static int append_by_steps(struct state *state, const char *id, const struct session_draft *drafts,
+                           size_t count, struct session_added *added, struct kg_err *err)
 {
-    if (count == 0 || count > SESSION_APPEND_MAX)
-        return kg_fail(err, KG_E_INVALID_PARAMS,
-                       "session %s: append: from 1 to %d entries in one go", id,
-                       SESSION_APPEND_MAX);
     kg_auto(session_clear) struct session session = {0};
     int result = session_load(state, id, &session, err);
     if (result < 0)
         return result;
-    kg_auto(kg_free) struct session_added *added = kg_alloc_array(count, sizeof(added[0]));
     result = check_takes(&session, drafts, count, err);
     if (result == 0)
         result = append_all(state, &session, drafts, count, added, err);
@@ -348,6 +343,21 @@ int session_append(struct state *state, const char *id, const struct session_dra
         session.state = SESSION_ACTIVE;
     result = session_save(state, &session, err);
     settle_tokens(drafts, count, added);
+    return result;
+}
+
+int session_append(struct state *state, const char *id, const struct session_draft *drafts,
+                   size_t count, struct session_added *ret_added, struct kg_err *err)
+{
+    if (count == 0 || count > SESSION_APPEND_MAX)
+        return kg_fail(err, KG_E_INVALID_PARAMS,
+                       "session %s: append: from 1 to %d entries in one go", id,
+                       SESSION_APPEND_MAX);
+    kg_auto(kg_free) struct session_added *added = kg_alloc_array(count, sizeof(added[0]));
+    bool done = false;
+    int result = session_append_at_once(state, id, drafts, count, added, &done, err);
+    if (result == 0 && !done)
+        result = append_by_steps(state, id, drafts, count, added, err);
     if (result == 0)
         memcpy(ret_added, added, count * sizeof(added[0]));
     return result;

@@ -271,19 +271,15 @@ static bool visit_context(void *data, const struct state_entry *row)
 int session_context_read(struct state *state, const char *id, const char *agent,
                          struct session_entries *ret_entries, struct kg_err *err)
 {
-    kg_auto(session_clear) struct session session = {0};
+    struct bounded context = {.bytes_max = SESSION_CONTEXT_MAX};
+    const struct state_context_query query = {
+        .session = id, .agent = agent, .limit = SESSION_ENTRIES_MAX};
+    bool found = false;
     int result = session_check_agent(agent, err);
     if (result == 0)
-        result = session_load(state, id, &session, err);
-    if (result < 0)
-        return result;
-    struct bounded context = {.bytes_max = SESSION_CONTEXT_MAX};
-    const struct state_entry_query rows = {.order = STATE_ENTRIES_LIVE,
-                                           .session = session.number,
-                                           .agent = agent,
-                                           .limit = SESSION_ENTRIES_MAX,
-                                           .content = true};
-    result = state_entries(state, &rows, visit_context, &context, err);
+        result = state_context(state, &query, visit_context, &context, &found, err);
+    if (result == 0 && !found)
+        result = no_session(kg_str(id), err);
     if (result == 0 && context.entries.more) {
         result = kg_fail(err, KG_E_TOO_LARGE, "session %s: the context of %s has more than %d MiB",
                          id, agent, SESSION_CONTEXT_MAX >> 20);

@@ -321,6 +321,7 @@ struct session_job {
     int (*run)(struct session_job *job, struct state *state, struct kg_err *err);
     /* On the loop. err_or_null says why run or the commit failed. */
     void (*done)(struct session_job *job, const struct kg_err *err_or_null);
+    bool once; /* it reads, and asks the database for one thing, which sees one moment anyway */
     /* the store's */
     struct session_job *next;
     int result;

@@ -111,6 +111,10 @@ static void run_writers(struct lane *lane)
 
 static void write_batch(struct lane *lane)
 {
+    if (!state_has_one_writer(lane->state)) {
+        run_writers(lane);
+        return;
+    }
     wait_for_turn(lane);
     uint64_t start_ns = kg_monotonic_ns();
     run_writers(lane);
@@ -125,7 +129,7 @@ static void read_one(struct lane *lane)
 {
     struct session_job *job = lane->batch;
     lane->finished = 1;
-    job->result = state_step(lane->state, STATE_BEGIN_READ, &job->err);
+    job->result = job->once ? 0 : state_step(lane->state, STATE_BEGIN_READ, &job->err);
     if (job->result < 0)
         return;
     job->result = job->run(job, lane->state, &job->err);

@@ -11,6 +11,7 @@
 /* Of sessions.h; see there. */
 struct state_sessions_backend {
     int (*step)(struct state *state, enum state_step step, struct kg_err *err);
+    void (*scope)(struct state *state, const char *org); /* NULL: it has none */
     bool (*in_transaction)(struct state *state);
     int (*session_add)(struct state *state, const struct state_session *session,
                        int64_t *ret_number, struct kg_err *err);
@@ -44,6 +45,12 @@ struct state_sessions_backend {
                      struct kg_err *err);
     int (*entries)(struct state *state, const struct state_entry_query *query,
                    state_entry_fn *visit, void *data, struct kg_err *err);
+    int (*context)(struct state *state, const struct state_context_query *query,
+                   state_entry_fn *visit, void *data, bool *ret_found, struct kg_err *err);
+    /* NULL: a statement more costs nothing, so all goes step by step. */
+    int (*append)(struct state *state, const struct state_append *append, state_appended_fn *visit,
+                  void *data, struct kg_err *err);
+    bool one_writer;
     int (*content_get)(struct state *state, int64_t number, struct kg_buf *ret_bytes,
                        struct kg_err *err);
     int (*entry_pin)(struct state *state, int64_t session, int64_t seq, bool pinned,

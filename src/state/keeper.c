@@ -301,9 +301,11 @@ struct errand {
 
 static int task_transact(struct state_task *task, struct state *state)
 {
-    int result = state_step(state, task->writes ? STATE_BEGIN_WRITE : STATE_BEGIN_READ, &task->err);
+    int result = state_step(state, task->writes ? STATE_BEGIN_ALONE : STATE_BEGIN_READ, &task->err);
     if (result < 0)
         return result;
+    if (task->org != NULL)
+        state_scope(state, task->org);
     result = task->run(task, state, &task->err);
     if (result == 0 && task->writes)
         result = state_step(state, STATE_COMMIT, &task->err);

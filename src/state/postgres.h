@@ -31,6 +31,9 @@
     ROW(PQsendQueryParams)                                                                         \
     ROW(PQsendPrepare)                                                                             \
     ROW(PQsendQueryPrepared)                                                                       \
+    ROW(PQenterPipelineMode)                                                                       \
+    ROW(PQexitPipelineMode)                                                                        \
+    ROW(PQpipelineSync)                                                                            \
     ROW(PQresultStatus)                                                                            \
     ROW(PQresultErrorField)                                                                        \
     ROW(PQcmdStatus)                                                                               \
@@ -39,7 +42,9 @@
     ROW(PQgetvalue)                                                                                \
     ROW(PQgetlength)                                                                               \
     ROW(PQgetisnull)                                                                               \
-    ROW(PQclear)
+    ROW(PQclear)                                                                                   \
+    ROW(PQnotifies)                                                                                \
+    ROW(PQfreemem)
 
 struct postgres_library {
 #define POSTGRES_FIELD(name) __typeof__(&(name)) name;
@@ -60,6 +65,12 @@ enum postgres_statement {
 
 /* -- a connection, see postgres_connection.c --------------------------------------------------- */
 
+/* Steps of a transaction that go with the next statement, before it and without a wait for them. */
+struct postgres_ahead {
+    bool begins, writes, forgets, saves;
+    const char *org; /* for which all that follows is; borrowed; NULL: as before */
+};
+
 struct postgres {
     const struct postgres_library *pq;
     struct postgres_target *target; /* borrowed */
@@ -67,6 +78,7 @@ struct postgres {
     bool readonly;
     PGconn *connection; /* NULL: there is none now */
     bool prepared[PG_STATEMENT_COUNT];
+    struct postgres_ahead ahead;
     bool broken;         /* it was lost within a transaction, which nobody ended yet */
     char xid[24];        /* of the transaction that writes */
     int before;          /* the server's process of the connection before, which may still work */
@@ -107,6 +119,23 @@ PGresult *postgres_ask(struct postgres *postgres, const char *sql, const char *a
 /* See state_step. */
 int postgres_step(struct postgres *postgres, enum state_step step, struct kg_err *err);
 bool postgres_in_transaction(struct postgres *postgres);
+/* The number of a transaction that writes, of what was asked for it. */
+void postgres_take_xid(struct postgres *postgres, const PGresult *rows);
+bool postgres_is_good(const struct postgres *postgres, const PGresult *result);
+
+/* -- what goes ahead of a statement, see postgres_ahead.c -------------------------------------- */
+
+/* As postgres_step, but what can wait for the next statement does. */
+int postgres_step_later(struct postgres *postgres, enum state_step step, struct kg_err *err);
+/* Sends what waits; a statement is to follow, sent like these, */
+int postgres_ahead_send(struct postgres *postgres);
+/* and this is what came of all of it, as of postgres_answer. */
+PGresult *postgres_ahead_answer(struct postgres *postgres, int sent);
+static inline bool postgres_has_ahead(const struct postgres *postgres)
+{
+    const struct postgres_ahead *ahead = &postgres->ahead;
+    return ahead->begins || ahead->forgets || ahead->saves || ahead->org != NULL;
+}
 
 /* -- rows of a result -------------------------------------------------------------------------- */
 
@@ -126,6 +155,12 @@ struct postgres_state {
 static inline struct postgres_state *postgres_own(struct state *base)
 {
     return KG_CONTAINER(base, struct postgres_state, base);
+}
+
+/* What is on a disk is of this node alone. */
+static inline const char *postgres_node(struct state *base)
+{
+    return postgres_own(base)->postgres.target->node;
 }
 
 /*
@@ -166,6 +201,8 @@ int postgres_check_server(struct postgres *postgres, struct kg_err *err);
 
 /* -- who has the database, see cluster.c ------------------------------------------------------- */
 
+/* Of a daemon's own connections. */
+struct postgres_target *state_cluster_lanes(struct state_cluster *cluster);
 /* The one that this process joined with that kaged.db, or NULL. */
 struct postgres_target *state_cluster_target(const char *place);
 /* For as long as the connection lasts; -EBUSY after so long. */

@@ -26,7 +26,7 @@
 static const char connection_set_up[] =
     "SET client_min_messages = error; SET search_path = kaged; SET statement_timeout = 30000; SET "
     "lock_timeout = 10000; "
-    "SET idle_in_transaction_session_timeout = 60000; SET standard_conforming_strings = on; "
+    "SET idle_in_transaction_session_timeout = 10000; SET standard_conforming_strings = on; "
     "SELECT set_config('synchronous_commit', 'on', false) "
     "WHERE current_setting('synchronous_commit') = 'off'";
 
@@ -90,6 +90,7 @@ static const struct {
     int errnum;
     bool away;
 } failure_rows[] = {
+    {"KG001", EXDEV, false},    /* the fence of pg/v3.sql */
     {"23", EEXIST, false},      /* a constraint */
     {"25006", EROFS, false},    /* this connection only reads */
     {"53100", ENOSPC, false},   /* the server's disk is full */
@@ -140,7 +141,10 @@ int postgres_fail(struct postgres *postgres, const PGresult *result_or_null, con
             continue;
         if (failure_rows[i].away)
             return fail_away(postgres, failure_rows[i].errnum, act, words, err);
-        kg_fail(err, KG_E_IO, "state database %s: %s: %s", postgres->target->shown, act, words);
+        if (failure_rows[i].errnum == EXDEV)
+            kg_fail(err, KG_E_ELSEWHERE, "%s", words);
+        else
+            kg_fail(err, KG_E_IO, "state database %s: %s: %s", postgres->target->shown, act, words);
         if (err != NULL)
             err->errnum = failure_rows[i].errnum;
         return -failure_rows[i].errnum;
@@ -311,7 +315,7 @@ static PGresult *script_run(struct postgres *postgres, const char *sql)
     return postgres_answer(postgres, postgres->pq->PQsendQuery(postgres->connection, sql));
 }
 
-static bool result_is_good(const struct postgres *postgres, const PGresult *result)
+bool postgres_is_good(const struct postgres *postgres, const PGresult *result)
 {
     ExecStatusType status = postgres->pq->PQresultStatus(result);
     return status == PGRES_COMMAND_OK || status == PGRES_TUPLES_OK;
@@ -320,7 +324,7 @@ static bool result_is_good(const struct postgres *postgres, const PGresult *resu
 int postgres_script(struct postgres *postgres, const char *sql, const char *act, struct kg_err *err)
 {
     PGresult *result = script_run(postgres, sql);
-    int failed = result_is_good(postgres, result) ? 0 : postgres_fail(postgres, result, act, err);
+    int failed = postgres_is_good(postgres, result) ? 0 : postgres_fail(postgres, result, act, err);
     postgres->pq->PQclear(result);
     return failed;
 }
@@ -333,7 +337,7 @@ PGresult *postgres_ask(struct postgres *postgres, const char *sql, const char *a
     PGresult *result =
         postgres_answer(postgres, postgres->pq->PQsendQueryParams(postgres->connection, sql, count,
                                                                   NULL, values, NULL, NULL, 1));
-    if (result_is_good(postgres, result))
+    if (postgres_is_good(postgres, result))
         return result;
     postgres_fail(postgres, result, act, err);
     postgres->pq->PQclear(result);
@@ -362,16 +366,31 @@ const char *postgres_text_at(const struct postgres *postgres, const PGresult *ro
 
 bool postgres_in_transaction(struct postgres *postgres)
 {
-    return postgres->broken ||
+    return postgres->broken || postgres->ahead.begins ||
            (postgres->connection != NULL &&
             postgres->pq->PQtransactionStatus(postgres->connection) != PQTRANS_IDLE);
 }
 
-/* The number of the transaction is asked for along with it: a commit may have to be looked up. */
-static int transaction_begin(struct postgres *postgres, bool writes, struct kg_err *err)
+void postgres_take_xid(struct postgres *postgres, const PGresult *rows)
 {
-    const char *sql = writes ? "BEGIN; SELECT pg_current_xact_id()::text"
-                             : "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
+    snprintf(postgres->xid, sizeof(postgres->xid), "%s", postgres->pq->PQgetvalue(rows, 0, 0));
+}
+
+/*
+ * The number of the transaction is asked for along with it: a commit may have to be looked up. What
+ * reads first and writes then is alone with it: each of its statements sees all that was committed
+ * before it had the lock.
+ */
+static int transaction_begin(struct postgres *postgres, enum state_step step, struct kg_err *err)
+{
+    static const char *const scripts[] = {
+        [STATE_BEGIN_READ] = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY",
+        [STATE_BEGIN_WRITE] = "BEGIN; SELECT pg_current_xact_id()::text",
+        [STATE_BEGIN_ALONE] = "BEGIN; SELECT pg_advisory_xact_lock(1801545573, 4); "
+                              "SELECT pg_current_xact_id()::text",
+    };
+    const char *sql = scripts[step];
+    bool writes = step != STATE_BEGIN_READ;
     int result = -EAGAIN;
     for (int tries = 0; tries < 2; tries++) { /* nothing was done yet */
         bool was_connected = postgres->connection != NULL;
@@ -379,10 +398,9 @@ static int transaction_begin(struct postgres *postgres, bool writes, struct kg_e
         if (result < 0)
             return result;
         PGresult *answer = script_run(postgres, sql);
-        bool good = result_is_good(postgres, answer);
+        bool good = postgres_is_good(postgres, answer);
         if (good && writes)
-            snprintf(postgres->xid, sizeof(postgres->xid), "%s",
-                     postgres->pq->PQgetvalue(answer, 0, 0));
+            postgres_take_xid(postgres, answer);
         result = good ? 0 : postgres_fail(postgres, answer, "begin", err);
         postgres->pq->PQclear(answer);
         if (result == 0 || postgres->connection != NULL || !was_connected)
@@ -433,7 +451,7 @@ static int outcome_find(struct postgres *postgres, struct kg_err *err)
 static int transaction_commit(struct postgres *postgres, struct kg_err *err)
 {
     PGresult *answer = script_run(postgres, "COMMIT");
-    bool good = result_is_good(postgres, answer);
+    bool good = postgres_is_good(postgres, answer);
     /* After a statement that failed this rolls back, and says so in passing. */
     bool committed = good && strcmp(postgres->pq->PQcmdStatus(answer), "COMMIT") == 0;
     int result =
@@ -469,8 +487,8 @@ int postgres_step(struct postgres *postgres, enum state_step step, struct kg_err
         return 0; /* every commit is on the server's disk */
     if (step == STATE_ROLLBACK)
         return transaction_rollback(postgres, err);
-    if (step == STATE_BEGIN_WRITE || step == STATE_BEGIN_READ)
-        return transaction_begin(postgres, step == STATE_BEGIN_WRITE, err);
+    if (step == STATE_BEGIN_WRITE || step == STATE_BEGIN_ALONE || step == STATE_BEGIN_READ)
+        return transaction_begin(postgres, step, err);
     if (postgres->broken || postgres->connection == NULL)
         return fail_away(postgres, ECONNRESET, "commit", "the connection was lost", err);
     int result = step == STATE_COMMIT

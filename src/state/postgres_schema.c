@@ -10,10 +10,16 @@
 static const char version_1[] = ""
 #include "state-pg-v1.sql.h"
 ;
+static const char version_2[] = ""
+#include "state-pg-v2.sql.h"
+;
+static const char version_3[] = ""
+#include "state-pg-v3.sql.h"
+;
 /* clang-format on */
 
 /* Step N brings a database from version N to N + 1; steps are only ever added. */
-static const char *const migrations[] = {version_1};
+static const char *const migrations[] = {version_1, version_2, version_3};
 
 int64_t postgres_newest_version(void)
 {
@@ -47,6 +53,32 @@ int postgres_version(struct postgres *postgres, int64_t *ret_version, struct kg_
     return kg_hint(err, "a newer kaged has used it: start that one");
 }
 
+/* Work for an org is done as a role of its own, which is made where there is none. */
+static int schema_check_role(struct postgres *postgres, struct kg_err *err)
+{
+    PGresult *rows = postgres_ask(
+        postgres,
+        "SELECT rolsuper OR rolcreaterole OR (to_regrole('kaged_org') IS NOT NULL AND "
+        "pg_has_role(current_user, to_regrole('kaged_org'), 'MEMBER')), current_user::text "
+        "FROM pg_roles WHERE rolname = current_user",
+        "read what its user may do", NULL, NULL, err);
+    if (rows == NULL)
+        return -EIO;
+    int result = 0;
+    if (postgres_int_at(postgres, rows, 0, 0) == 0) {
+        kg_fail(err, KG_E_CONFLICT,
+                "state database %s: the role kaged_org, as which work for orgs is done, cannot be "
+                "used by the user %s",
+                postgres->target->shown, postgres_text_at(postgres, rows, 0, 1));
+        result = kg_hint(err,
+                         "as the server's administrator: CREATE ROLE kaged_org NOLOGIN; GRANT "
+                         "kaged_org TO %s",
+                         postgres_text_at(postgres, rows, 0, 1));
+    }
+    postgres->pq->PQclear(rows);
+    return result;
+}
+
 int postgres_migrate(struct postgres *postgres, const char *name, struct kg_err *err)
 {
     static const char act[] = "bring its schema up to date";
@@ -55,6 +87,8 @@ int postgres_migrate(struct postgres *postgres, const char *name, struct kg_err 
     int result = postgres_script(postgres, "SELECT pg_advisory_xact_lock(1801545573, 3)", act, err);
     if (result == 0)
         result = postgres_version(postgres, &version, err);
+    if (result == 0 && version < postgres_newest_version())
+        result = schema_check_role(postgres, err);
     if (result == 0 && version == 0)
         result = postgres_script(postgres, "CREATE SCHEMA IF NOT EXISTS kaged", act, err);
     if (result < 0)

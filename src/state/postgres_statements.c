@@ -1,7 +1,7 @@
 /*
  * All that is asked of PostgreSQL by a handle: a statement is one row of a table, prepared when a
  * connection first uses it. Outside of a transaction, one that may be run again is, once, where the
- * connection turns out to be lost.
+ * connection turns out to be lost; within one only the first is, with which the transaction begins.
  */
 #include "state/postgres.h"
 
@@ -74,9 +74,11 @@ static PGresult *statement_execute(struct postgres *postgres, enum postgres_stat
         pq->PQclear(result);
         postgres->prepared[which] = true;
     }
-    return postgres_answer(postgres,
-                           pq->PQsendQueryPrepared(postgres->connection, name, all->count,
-                                                   all->values, all->lengths, all->formats, 1));
+    bool has_ahead = postgres_has_ahead(postgres);
+    int sent = !has_ahead || postgres_ahead_send(postgres);
+    sent = sent && pq->PQsendQueryPrepared(postgres->connection, name, all->count, all->values,
+                                           all->lengths, all->formats, 1);
+    return has_ahead ? postgres_ahead_answer(postgres, sent) : postgres_answer(postgres, sent);
 }
 
 static int statement_try(struct postgres *postgres, enum postgres_statement which,
@@ -104,10 +106,18 @@ static int fail_unknown(struct postgres *postgres, enum postgres_statement which
     return -ECONNRESET;
 }
 
+/* Who began a transaction hears that nothing of it can be. */
+static int fail_broken(struct postgres *postgres, int result)
+{
+    postgres->ahead = (struct postgres_ahead){0};
+    postgres->broken = true;
+    return result;
+}
+
 static int statement_run(struct postgres *postgres, enum postgres_statement which,
                          const struct parameters *all, PGresult **ret_rows, struct kg_err *err)
 {
-    bool within = postgres_in_transaction(postgres);
+    bool begins = postgres->ahead.begins, within = postgres_in_transaction(postgres);
     if (postgres->broken)
         return kg_fail(
             err, KG_E_DATABASE_AWAY,
@@ -118,14 +128,14 @@ static int statement_run(struct postgres *postgres, enum postgres_statement whic
         result = statement_try(postgres, which, all, ret_rows, err);
     if (result == 0 || postgres->connection != NULL)
         return result;
-    postgres->broken = within;
-    if (within)
-        return result;
-    if (statement_rows[which].again == ONCE)
+    if (within && !begins)
+        return fail_broken(postgres, result);
+    if (!within && statement_rows[which].again == ONCE)
         return fail_unknown(postgres, which, err);
-    if (postgres_ready(postgres, err) < 0)
-        return -EAGAIN;
-    return statement_try(postgres, which, all, ret_rows, err);
+    result = postgres_ready(postgres, err) < 0 ? -EAGAIN
+                                               : statement_try(postgres, which, all, ret_rows, err);
+    return result < 0 && within && postgres->connection == NULL ? fail_broken(postgres, result)
+                                                                : result;
 }
 
 int postgres_query(struct state *state, enum postgres_statement which, PGresult **ret_rows,

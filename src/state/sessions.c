@@ -6,6 +6,13 @@ int state_step(struct state *state, enum state_step step, struct kg_err *err)
     return state_backend(state)->sessions->step(state, step, err);
 }
 
+void state_scope(struct state *state, const char *org)
+{
+    const struct state_sessions_backend *sessions = state_backend(state)->sessions;
+    if (sessions->scope != NULL)
+        sessions->scope(state, org);
+}
+
 bool state_in_transaction(struct state *state)
 {
     return state_backend(state)->sessions->in_transaction(state);
@@ -116,6 +123,24 @@ int state_entries(struct state *state, const struct state_entry_query *query, st
                   void *data, struct kg_err *err)
 {
     return state_backend(state)->sessions->entries(state, query, visit, data, err);
+}
+
+int state_context(struct state *state, const struct state_context_query *query,
+                  state_entry_fn *visit, void *data, bool *ret_found, struct kg_err *err)
+{
+    return state_backend(state)->sessions->context(state, query, visit, data, ret_found, err);
+}
+
+int state_append(struct state *state, const struct state_append *append, state_appended_fn *visit,
+                 void *data, struct kg_err *err)
+{
+    const struct state_sessions_backend *sessions = state_backend(state)->sessions;
+    return sessions->append != NULL ? sessions->append(state, append, visit, data, err) : 0;
+}
+
+bool state_has_one_writer(const struct state *state)
+{
+    return state_backend(state)->sessions->one_writer;
 }
 
 int state_content_get(struct state *state, int64_t number, struct kg_buf *ret_bytes,

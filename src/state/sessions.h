@@ -11,6 +11,7 @@
 
 enum state_step {
     STATE_BEGIN_WRITE, /* waits for other writers */
+    STATE_BEGIN_ALONE, /* the same, and for those of other nodes that begin so */
     STATE_BEGIN_READ,  /* all that follows sees one moment */
     STATE_COMMIT,
     STATE_ROLLBACK,
@@ -22,6 +23,12 @@ enum state_step {
     STATE_SYNC_LATER, /* or as before; both outside of transactions */
 };
 int state_step(struct state *state, enum state_step step, struct kg_err *err);
+/*
+ * All that follows in the transaction is done for that org: what is another's is not there,
+ * whatever is asked for, and what is no org's is refused. kaged.db does not tell them apart. The
+ * text is borrowed until the transaction ends.
+ */
+void state_scope(struct state *state, const char *org);
 /* An error may have ended a transaction on its own. */
 bool state_in_transaction(struct state *state);
 
@@ -179,6 +186,43 @@ int state_mark_undo(struct state *state, int64_t session, int64_t seq, const cha
 /* Spreads the ranks of an agent's entries anew, `gap` apart, in the same order. */
 int state_entries_spread(struct state *state, int64_t session, const char *agent, int64_t gap,
                          struct kg_err *err);
+
+/*
+ * The context of an agent of the session with that id, in its order, with content: one statement.
+ * *ret_found: whether there is such a session.
+ */
+struct state_context_query {
+    const char *session, *agent;
+    int64_t limit;
+};
+int state_context(struct state *state, const struct state_context_query *query,
+                  state_entry_fn *visit, void *data, bool *ret_found, struct kg_err *err);
+
+/* -- a whole append ---------------------------------------------------------------------------- */
+
+/* Its entries have no seq and no rank yet: they get the next ones. */
+struct state_append {
+    const char *session; /* its id */
+    const struct state_entry *entries;
+    size_t count;
+    const char *told;  /* the id of the first, unless a later one was given meanwhile; or NULL */
+    const char *title; /* of a session that has none; or NULL */
+    int64_t gap;       /* between ranks */
+    int64_t most;      /* entries that a session can have */
+    int64_t now_ms;
+};
+/* For each, in order; tokens: of the agent's context, now. */
+typedef void state_appended_fn(void *data, int64_t seq, const char *id, int64_t tokens);
+/*
+ * Entries, sums and the session in one statement, where the database is worth it; not one is
+ * visited where it is not, or the session is not active or idle, or a parent is not a call of the
+ * same agent that waits for its result. Then nothing was done: step by step it can be, or is
+ * refused.
+ */
+int state_append(struct state *state, const struct state_append *append, state_appended_fn *visit,
+                 void *data, struct kg_err *err);
+/* Whether who writes keeps all others from writing, who then have to find a moment between. */
+bool state_has_one_writer(const struct state *state);
 
 /* -- agents: sums over what stands ------------------------------------------------------------- */
 

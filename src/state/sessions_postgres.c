@@ -1,4 +1,5 @@
 /* Sessions by PostgreSQL. */
+#include "base/json/json.h"
 #include "state/postgres.h"
 
 #include <stdlib.h>
@@ -7,7 +8,12 @@
 
 static int pg_step(struct state *state, enum state_step step, struct kg_err *err)
 {
-    return postgres_step(&postgres_own(state)->postgres, step, err);
+    return postgres_step_later(&postgres_own(state)->postgres, step, err);
+}
+
+static void pg_scope(struct state *state, const char *org)
+{
+    postgres_own(state)->postgres.ahead.org = org;
 }
 
 static bool pg_in_transaction(struct state *state)
@@ -201,7 +207,7 @@ static int pg_restore_begin(struct state *state, const char *session, const char
                             struct kg_err *err)
 {
     return postgres_run(state, PG_RESTORE_BEGIN, err, "ttit", session, snapshot, kg_wall_ms(),
-                        postgres_own(state)->postgres.target->node);
+                        postgres_node(state));
 }
 
 static int pg_restore_end(struct state *state, const char *session, struct kg_err *err)
@@ -212,8 +218,7 @@ static int pg_restore_end(struct state *state, const char *session, struct kg_er
 static int pg_restores(struct state *state, state_restore_fn *visit, void *data, struct kg_err *err)
 {
     struct postgres_row row;
-    int result = postgres_begin(state, PG_RESTORES, &row, err, "t",
-                                postgres_own(state)->postgres.target->node);
+    int result = postgres_begin(state, PG_RESTORES, &row, err, "t", postgres_node(state));
     if (result < 0)
         return result;
     while (postgres_next(&row))
@@ -285,6 +290,68 @@ static int pg_entries(struct state *state, const struct state_entry_query *query
             break;
         }
     }
+    return 0;
+}
+
+static int pg_context(struct state *state, const struct state_context_query *query,
+                      state_entry_fn *visit, void *data, bool *ret_found, struct kg_err *err)
+{
+    struct postgres_row row;
+    int result = postgres_begin(state, PG_CONTEXT, &row, err, "tti", query->session, query->agent,
+                                query->limit);
+    *ret_found = false;
+    if (result < 0)
+        return result;
+    while (postgres_next(&row)) {
+        struct state_entry entry;
+        sessions_postgres_take_entry(&row, &entry);
+        *ret_found = true;
+        if (entry.id != NULL && !visit(data, &entry)) {
+            postgres_end(&row);
+            break;
+        }
+    }
+    return 0;
+}
+
+/* How entries are told to the statement; contents are one behind the other, counted from 1. */
+static void append_write(const struct state_append *append, struct kg_buf *json,
+                         struct kg_buf *contents)
+{
+    struct kg_json_writer writer = kg_json_writer(json);
+    kg_json_begin(&writer, '[');
+    for (size_t i = 0; i < append->count; i++) {
+        const struct state_entry *entry = &append->entries[i];
+        kg_json_begin(&writer, '{');
+        kg_json_named_text(&writer, "id", entry->id);
+        kg_json_named_text(&writer, "agent", entry->agent);
+        kg_json_named_text(&writer, "kind", entry->kind);
+        kg_json_named_text(&writer, "role", entry->role);
+        kg_json_named_text(&writer, "source", entry->source);
+        kg_json_named_text(&writer, "parent", entry->parent);
+        kg_json_named_int(&writer, "tokens", entry->tokens);
+        kg_json_named_int(&writer, "start", (int64_t)contents->length + 1);
+        kg_json_named_int(&writer, "bytes", (int64_t)entry->content.length);
+        kg_json_end(&writer, '}');
+        kg_buf_str(contents, entry->content);
+    }
+    kg_json_end(&writer, ']');
+}
+
+static int pg_append(struct state *state, const struct state_append *append,
+                     state_appended_fn *visit, void *data, struct kg_err *err)
+{
+    kg_auto(kg_buf_free) struct kg_buf json = {0}, contents = {0};
+    struct postgres_row row;
+    append_write(append, &json, &contents);
+    int result = postgres_begin(state, PG_APPEND, &row, err, "ttiitiitb", append->session,
+                                kg_buf_terminate(&json), (int64_t)append->count, append->now_ms,
+                                append->title, append->most, append->gap, append->told,
+                                kg_buf_view(&contents));
+    if (result < 0)
+        return result;
+    while (postgres_next(&row))
+        visit(data, postgres_int(&row, 0), postgres_text(&row, 1), postgres_int(&row, 2));
     return 0;
 }
 
@@ -379,6 +446,7 @@ static int pg_agents(struct state *state, int64_t session, const char *path, sta
 
 const struct state_sessions_backend state_sessions_postgres = {
     .step = pg_step,
+    .scope = pg_scope,
     .in_transaction = pg_in_transaction,
     .session_add = pg_session_add,
     .session_set = pg_session_set,
@@ -399,6 +467,8 @@ const struct state_sessions_backend state_sessions_postgres = {
     .restores = pg_restores,
     .entry_add = pg_entry_add,
     .entries = pg_entries,
+    .context = pg_context,
+    .append = pg_append,
     .content_get = pg_content_get,
     .entry_pin = pg_entry_pin,
     .entries_supersede = pg_entries_supersede,

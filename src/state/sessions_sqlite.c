@@ -11,15 +11,11 @@ static const char *sessions_sqlite_text_at(sqlite3_stmt *row, int column)
 static int sqlite_step(struct state *state, enum state_step step, struct kg_err *err)
 {
     static const enum statement statements[] = {
-        [STATE_BEGIN_WRITE] = STEP_BEGIN_WRITE,
-        [STATE_BEGIN_READ] = STEP_BEGIN_READ,
-        [STATE_COMMIT] = STEP_COMMIT,
-        [STATE_ROLLBACK] = STEP_ROLLBACK,
-        [STATE_SAVE] = STEP_SAVE,
-        [STATE_RETURN] = STEP_RETURN,
-        [STATE_FORGET] = STEP_FORGET,
-        [STATE_SYNC_EACH] = STEP_SYNC_EACH,
-        [STATE_SYNC_LATER] = STEP_SYNC_LATER,
+        [STATE_BEGIN_WRITE] = STEP_BEGIN_WRITE, [STATE_BEGIN_ALONE] = STEP_BEGIN_WRITE,
+        [STATE_BEGIN_READ] = STEP_BEGIN_READ,   [STATE_COMMIT] = STEP_COMMIT,
+        [STATE_ROLLBACK] = STEP_ROLLBACK,       [STATE_SAVE] = STEP_SAVE,
+        [STATE_RETURN] = STEP_RETURN,           [STATE_FORGET] = STEP_FORGET,
+        [STATE_SYNC_EACH] = STEP_SYNC_EACH,     [STATE_SYNC_LATER] = STEP_SYNC_LATER,
     };
     enum statement which = statements[step];
     int result = sqlite_run(state, which, err, "");
@@ -334,6 +330,26 @@ static int sqlite_entries(struct state *state, const struct state_entry_query *q
     return sqlite_finish(state, which, code, err);
 }
 
+static int sqlite_context(struct state *state, const struct state_context_query *query,
+                          state_entry_fn *visit, void *data, bool *ret_found, struct kg_err *err)
+{
+    sqlite3_stmt *row;
+    *ret_found = false;
+    int result =
+        sqlite_start(state, CONTEXT, &row, err, "tti", query->session, query->agent, query->limit);
+    if (result < 0)
+        return result;
+    int code;
+    while ((code = sqlite3_step(row)) == SQLITE_ROW) {
+        struct state_entry entry;
+        sessions_sqlite_take_entry(row, &entry);
+        *ret_found = true;
+        if (entry.id != NULL && !visit(data, &entry))
+            break;
+    }
+    return sqlite_finish(state, CONTEXT, code, err);
+}
+
 static int sqlite_content_get(struct state *state, int64_t number, struct kg_buf *ret_bytes,
                               struct kg_err *err)
 {
@@ -459,6 +475,8 @@ const struct state_sessions_backend state_sessions_sqlite = {
     .restores = sqlite_restores,
     .entry_add = sqlite_entry_add,
     .entries = sqlite_entries,
+    .context = sqlite_context,
+    .one_writer = true,
     .content_get = sqlite_content_get,
     .entry_pin = sqlite_entry_pin,
     .entries_supersede = sqlite_entries_supersede,

@@ -82,6 +82,7 @@ enum statement {
     ENTRIES_UP,
     ENTRIES_DOWN,
     ENTRIES_LIVE,
+    CONTEXT,
     ENTRIES_NAMED,
     ENTRIES_MADE,
     ENTRIES_RESULT,

@@ -265,6 +265,7 @@ struct state_task {
     int (*run)(struct state_task *task, struct state *state, struct kg_err *err);
     /* On the loop, once; the task is its owner's again. */
     void (*done)(struct state_task *task, const struct kg_err *err_or_null);
+    const char *org; /* for which it is, see state_scope; NULL: for the daemon itself */
     /* the keeper's */
     struct state_keeper *keeper;
     bool writes;

@@ -210,6 +210,12 @@ static const struct {
     [ENTRIES_LIVE] = {"read a context",
                       ENTRY_COLUMNS "AND agent = ?3 AND superseded IS NULL ORDER BY rank, seq "
                                     "LIMIT ?4"},
+    [CONTEXT] = {"read a context",
+                 "SELECT seq, e.id, agent, kind, role, source, e.parent, rank, superseded, pinned, "
+                 "e.created_ms, tokens, e.bytes, content, (SELECT bytes FROM session_content "
+                 "WHERE number = content) FROM session s LEFT JOIN session_entry e "
+                 "ON e.session = s.number AND e.agent = ?2 AND e.superseded IS NULL "
+                 "WHERE s.id = ?1 ORDER BY rank, seq LIMIT ?3"},
     [ENTRIES_NAMED] = {"find an entry",
                        ENTRY_COLUMNS "AND id >= ?6 AND id < ?7 ORDER BY id LIMIT ?4"},
     [ENTRIES_MADE] =

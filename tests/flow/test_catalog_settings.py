@@ -1,8 +1,10 @@
 """What an org sets of a package and lets it reach: checked, sealed, masked, kept from version to version."""
+# also on PostgreSQL
 import glob
 import os
+import unittest
 
-from harness import main
+from harness import ON_POSTGRES, main
 from test_catalog import FREE_PORT
 from test_catalog_packages import MANIFEST, PackageTest, archive, package
 
@@ -33,6 +35,20 @@ class SettingsTest(PackageTest):
     def grants(self, answer):
         self.assertEqual(answer[0], 200, answer)
         return [grant["capability"] for grant in answer[1]["grants"]]
+
+
+@unittest.skipUnless(ON_POSTGRES, "kaged.db has no roles: see tests/run --long")
+class Roles(SettingsTest):
+    def test_work_for_an_org_is_done_as_a_role_that_sees_no_other(self):
+        pid = "example.acme.roles"
+        self.take(pid)
+        self.daemon.rows("""CREATE TABLE spy (who text, org text); GRANT ALL ON spy TO PUBLIC;
+            CREATE FUNCTION spy() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+            INSERT INTO kaged.spy VALUES (current_user, current_setting('kaged.org', true)); RETURN NEW; END $$;
+            CREATE TRIGGER spy BEFORE INSERT OR UPDATE ON package_setting FOR EACH ROW EXECUTE FUNCTION spy()""")
+        self.assertEqual(self.set(pid, {"volume": 7})[0], 200)
+        self.assertEqual(self.daemon.rows("SELECT DISTINCT who, org FROM spy"),
+                         [["kaged_org", self.world.orgs["acme"]]])
 
 
 class Settings(SettingsTest):

@@ -13,6 +13,8 @@
 
 #include <cmocka.h>
 
+#define LOG_BYTES_MAX ((size_t)64 << 20)
+
 static struct {
     pid_t child;
     int in;
@@ -20,6 +22,7 @@ static struct {
     struct state_cluster *cluster;
     struct postgres_target target;
     struct postgres admin;
+    size_t heard; /* bytes of the server's log */
 } world;
 
 bool state_place_is_postgres(void)
@@ -130,6 +133,39 @@ void state_place_ask(const char *sql)
 {
     struct kg_err err;
     must(postgres_script(&world.admin, sql, "ask for a test", &err), &err);
+}
+
+static size_t log_read(struct kg_buf *text)
+{
+    struct kg_err err;
+    kg_auto(kg_free) char *path = kg_format("%s/log", strstr(world.url, "?host=") + 6);
+    must(kg_read_file(path, LOG_BYTES_MAX, text, &err), &err);
+    return text->length;
+}
+
+void state_place_listen(void)
+{
+    state_place_ask("ALTER ROLE kaged SET log_statement = 'all'");
+    state_place_cut();
+}
+
+void state_place_mark(void)
+{
+    kg_auto(kg_buf_free) struct kg_buf text = {0};
+    world.heard = log_read(&text);
+}
+
+size_t state_place_asked(const char *part)
+{
+    kg_auto(kg_buf_free) struct kg_buf text = {0};
+    size_t count = 0;
+    log_read(&text);
+    kg_buf_terminate(&text);
+    for (char *line = strtok(text.data + world.heard, "\n"); line != NULL;
+         line = strtok(NULL, "\n"))
+        count += strstr(line, " LOG:  ") != NULL && strstr(line, "kaged.node") == NULL &&
+                 strstr(line, part) != NULL;
+    return count;
 }
 
 void state_place_cut(void)

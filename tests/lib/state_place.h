@@ -19,6 +19,11 @@ void state_place_end(void);
 /* Of the server's database. */
 const char *state_place_url(void);
 void state_place_ask(const char *sql);
+/* From now on the server notes what connections ask of it; those that there are end. */
+void state_place_listen(void);
+void state_place_mark(void);
+/* How many with that part were noted since the mark, the daemon's signs of life aside. */
+size_t state_place_asked(const char *part);
 /* Ends every connection of the daemon at the server, as a restart of it does. */
 void state_place_cut(void);
 

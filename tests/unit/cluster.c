@@ -114,12 +114,12 @@ static void who_lost_the_database_to_another_takes_no_more_work(void **data)
     struct fixture *fixture = *data;
     struct state *state = open_state(fixture);
     add_setting(fixture, state, "first");
-    state_place_ask("UPDATE kaged.cluster SET holder = 'thief', incarnation = 'life_of_thief'");
+    state_place_ask("UPDATE kaged.node SET incarnation = 'life_of_thief' WHERE name = 'test'");
     state_place_cut();
     const struct state_mcp_setting setting = {"mark", "second", "{}"};
     assert_true(state_mcp_setting_set(state, &setting, &fixture->err) < 0);
     assert_int_equal(fixture->err.code, KG_E_DATABASE_AWAY);
-    assert_non_null(strstr(fixture->err.message, "thief"));
+    assert_non_null(strstr(fixture->err.message, "another daemon has had this node's name"));
     assert_true(state_mcp_setting_set(state, &setting, &fixture->err) < 0);
     state_close(state);
 }
@@ -278,6 +278,95 @@ static void a_statement_that_failed_is_not_committed_over(void **data)
     state_close(state);
 }
 
+/* -- orgs -------------------------------------------------------------------------------------- */
+
+static void add_package(struct fixture *fixture, struct state *state, const char *org)
+{
+    kg_auto(kg_free) char *id = kg_format("pkg-%s", org);
+    const struct state_package package = {.id = id,
+                                          .org = org,
+                                          .pid = "p",
+                                          .version = "1.0.0",
+                                          .object = "x",
+                                          .card = "{}",
+                                          .document = "{}"};
+    must(fixture, state_package_add(state, &package, &fixture->err));
+}
+
+static void see_package(void *data, const struct state_package *package)
+{
+    kg_buf_printf(data, "%s ", package->id);
+}
+
+/* As somebody would ask who forgot which org it is for. */
+static void ask_of_all(struct fixture *fixture, struct state *state, struct kg_buf *ret_ids)
+{
+    struct postgres *postgres = &postgres_own(state)->postgres;
+    PGresult *rows = postgres_ask(postgres, "SELECT id FROM package ORDER BY id", "forget a WHERE",
+                                  NULL, NULL, &fixture->err);
+    must(fixture, rows != NULL ? 0 : -1);
+    for (int i = 0; i < postgres->pq->PQntuples(rows); i++)
+        kg_buf_printf(ret_ids, "%s ", postgres_text_at(postgres, rows, i, 0));
+    postgres->pq->PQclear(rows);
+}
+
+static void who_works_for_an_org(struct fixture *fixture, struct state *state, const char *org)
+{
+    kg_auto(kg_buf_free) struct kg_buf ids = {0};
+    const struct state_package_query query = {.org = org};
+    must(fixture, state_step(state, STATE_BEGIN_WRITE, &fixture->err));
+    state_scope(state, org);
+    must(fixture, state_packages(state, &query, see_package, &ids, &fixture->err));
+    kg_buf_text(&ids, "| ");
+    ask_of_all(fixture, state, &ids);
+    kg_auto(kg_free) char *wanted = kg_format("pkg-%s | pkg- pkg-%s ", org, org);
+    assert_string_equal(kg_buf_terminate(&ids), wanted);
+}
+
+static void work_for_an_org_sees_no_row_of_another(void **data)
+{
+    struct fixture *fixture = *data;
+    struct state *state = open_state(fixture);
+    kg_auto(kg_buf_free) struct kg_buf ids = {0};
+    add_package(fixture, state, "");
+    add_package(fixture, state, "one");
+    add_package(fixture, state, "two");
+    who_works_for_an_org(fixture, state, "one");
+    must(fixture, state_step(state, STATE_COMMIT, &fixture->err));
+    who_works_for_an_org(fixture, state, "two");
+    state_place_cut(); /* and on a connection that is made anew */
+    state_step(state, STATE_ROLLBACK, NULL);
+    who_works_for_an_org(fixture, state, "two");
+    must(fixture, state_step(state, STATE_ROLLBACK, &fixture->err));
+    ask_of_all(fixture, state, &ids); /* the daemon itself */
+    assert_string_equal(kg_buf_terminate(&ids), "pkg- pkg-one pkg-two ");
+    state_close(state);
+}
+
+static void work_for_an_org_writes_no_row_of_another(void **data)
+{
+    struct fixture *fixture = *data;
+    struct state *state = open_state(fixture);
+    const struct state_package_setting other = {"two", "p", "{}"};
+    add_package(fixture, state, "");
+    add_package(fixture, state, "two");
+    must(fixture, state_step(state, STATE_BEGIN_WRITE, &fixture->err));
+    state_scope(state, "one");
+    must(fixture, state_package_set_enabled(state, "two", "pkg-two", true, &fixture->err));
+    must(fixture, state_package_set_enabled(state, "", "pkg-", true, &fixture->err));
+    assert_true(state_package_setting_set(state, &other, &fixture->err) < 0);
+    assert_non_null(strstr(fixture->err.message, "row-level security"));
+    must(fixture, state_step(state, STATE_ROLLBACK, &fixture->err));
+    must(fixture, state_step(state, STATE_BEGIN_WRITE, &fixture->err));
+    state_scope(state, "one");
+    const struct state_mcp_setting setting = {"mark", "x", "{}"};
+    assert_true(state_mcp_setting_set(state, &setting, &fixture->err) < 0);
+    assert_non_null(strstr(fixture->err.message, "permission denied"));
+    must(fixture, state_step(state, STATE_ROLLBACK, &fixture->err));
+    state_place_ask("DO $$ BEGIN ASSERT (SELECT sum(enabled) FROM kaged.package) = 0; END $$");
+    state_close(state);
+}
+
 /* -- there and back ---------------------------------------------------------------------------- */
 
 static void add_rows(void *data, const struct state_carried *carried)
@@ -431,6 +520,8 @@ int main(void)
         TEST(a_commit_that_was_done_is_told_as_done),
         TEST(a_silent_server_is_not_waited_for),
         TEST(a_statement_that_failed_is_not_committed_over),
+        TEST(work_for_an_org_sees_no_row_of_another),
+        TEST(work_for_an_org_writes_no_row_of_another),
         TEST(a_home_goes_into_the_database_and_comes_back),
         TEST(a_home_that_cannot_be_carried_stays_where_it_is),
         TEST(a_database_with_a_state_is_not_made_anew),

@@ -5,6 +5,7 @@
 #include "store/consent.h"
 #include "folder.h"
 #include "state/sessions.h"
+#include "state_place.h"
 
 #include <errno.h>
 #include <setjmp.h>
@@ -97,6 +98,7 @@ static int set_up(void **data)
     assert_non_null(mkdtemp(fixture->dir));
     fixture->db = kg_format("%s/kaged.db", fixture->dir);
     fixture->limits = (struct consent_limits){.open_max = 4, .offer_ms = 3600000};
+    state_place_begin(fixture->db);
     fixture->loop = loop_new();
     fixture->keeper = state_keeper_new(fixture->loop, fixture->db, &fixture->err);
     assert_non_null(fixture->keeper);
@@ -111,6 +113,7 @@ static int tear_down(void **data)
     consent_queue_free(fixture->queue);
     state_keeper_free(fixture->keeper);
     loop_free(fixture->loop);
+    state_place_end();
     folder_remove(fixture->dir);
     free(fixture->db);
     free(fixture->source);
@@ -542,31 +545,32 @@ static void wishes_that_cannot_be_meant_are_refused(void **data)
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
+/* On both kinds of state; the other one is about the lock of a file. */
+#define SHARED_TESTS                                                                               \
+    TEST(what_the_operator_asks_for_is_fetched_at_once),                                           \
+        TEST(what_a_project_wants_is_fetched_only_after_a_yes),                                    \
+        TEST(a_yes_is_for_the_hash_that_was_shown),                                                \
+        TEST(new_capabilities_need_a_word_of_their_own),                                           \
+        TEST(a_wish_without_a_source_needs_a_path),                                                \
+        TEST(a_source_that_cannot_be_begun_leaves_the_wish_as_it_was),                             \
+        TEST(a_yes_activates_the_plugin_for_its_project_only),                                     \
+        TEST(a_queue_may_end_while_something_is_kept),                                             \
+        TEST(what_is_installed_is_activated_without_a_change_of_the_store),                        \
+        TEST(a_no_is_remembered_until_it_is_asked_again),                                          \
+        TEST(another_wish_is_asked_again_after_a_no),                                              \
+        TEST(what_was_fetched_is_wanted_again_after_a_restart),                                    \
+        TEST(declining_ends_what_is_being_fetched), TEST(an_offer_that_nobody_answers_expires),    \
+        TEST(a_failure_says_why_and_can_be_tried_again),                                           \
+        TEST(a_version_that_was_put_back_is_a_failure),                                            \
+        TEST(the_queue_is_bounded_and_forgets_old_answers),                                        \
+        TEST(a_project_that_is_gone_wants_nothing), TEST(listeners_hear_of_each_change),           \
+        TEST(only_a_yes_to_an_offer_leads_into_the_store),                                         \
+        TEST(wishes_that_cannot_be_meant_are_refused)
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        TEST(what_the_operator_asks_for_is_fetched_at_once),
-        TEST(what_a_project_wants_is_fetched_only_after_a_yes),
-        TEST(a_yes_is_for_the_hash_that_was_shown),
-        TEST(new_capabilities_need_a_word_of_their_own),
-        TEST(a_wish_without_a_source_needs_a_path),
-        TEST(a_source_that_cannot_be_begun_leaves_the_wish_as_it_was),
-        TEST(a_yes_activates_the_plugin_for_its_project_only),
-        TEST(what_cannot_be_kept_is_not_activated),
-        TEST(a_queue_may_end_while_something_is_kept),
-        TEST(what_is_installed_is_activated_without_a_change_of_the_store),
-        TEST(a_no_is_remembered_until_it_is_asked_again),
-        TEST(another_wish_is_asked_again_after_a_no),
-        TEST(what_was_fetched_is_wanted_again_after_a_restart),
-        TEST(declining_ends_what_is_being_fetched),
-        TEST(an_offer_that_nobody_answers_expires),
-        TEST(a_failure_says_why_and_can_be_tried_again),
-        TEST(a_version_that_was_put_back_is_a_failure),
-        TEST(the_queue_is_bounded_and_forgets_old_answers),
-        TEST(a_project_that_is_gone_wants_nothing),
-        TEST(listeners_hear_of_each_change),
-        TEST(only_a_yes_to_an_offer_leads_into_the_store),
-        TEST(wishes_that_cannot_be_meant_are_refused),
-    };
-    return cmocka_run_group_tests_name("consent", tests, NULL, NULL);
+    const struct CMUnitTest shared[] = {SHARED_TESTS};
+    const struct CMUnitTest tests[] = {SHARED_TESTS, TEST(what_cannot_be_kept_is_not_activated)};
+    return state_place_is_postgres() ? STATE_PLACE_RUN("consent", shared)
+                                     : STATE_PLACE_RUN("consent", tests);
 }

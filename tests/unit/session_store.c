@@ -204,6 +204,107 @@ static void freeing_the_store_finishes_what_was_asked(void **data)
     session_clear(&look.session);
 }
 
+/* -- what PostgreSQL is asked for -------------------------------------------------------------- */
+
+/* One statement each of those that the backend knows. */
+#define STATEMENT "execute k"
+
+static void listen_once_connected(struct fixture *fixture)
+{
+    struct append append;
+    state_place_listen();
+    start(fixture, &append, 0);
+    wait_for(fixture, 1);
+    state_place_mark();
+}
+
+static void an_append_is_one_statement(void **data)
+{
+    struct fixture *fixture = *data;
+    struct append append;
+    listen_once_connected(fixture);
+    start(fixture, &append, 1);
+    wait_for(fixture, 2);
+    assert_int_equal(append.code, KG_OK);
+    assert_int_equal(state_place_asked(STATEMENT), 1);
+    assert_int_equal(state_place_asked("COMMIT"), 1);
+    assert_int_equal(state_place_asked("SAVEPOINT"), 0);
+}
+
+static void appends_of_one_turn_share_a_commit(void **data)
+{
+    struct fixture *fixture = *data;
+    struct append appends[40];
+    listen_once_connected(fixture);
+    for (size_t i = 0; i < KG_COUNT(appends); i++)
+        start(fixture, &appends[i], i);
+    wait_for(fixture, KG_COUNT(appends) + 1);
+    assert_int_equal(state_place_asked(STATEMENT), KG_COUNT(appends));
+    assert_true(state_place_asked("COMMIT") < KG_COUNT(appends) / 2);
+}
+
+struct step {
+    struct session_job job;
+    struct fixture *fixture;
+    struct session_draft draft;
+    struct session_added added;
+    size_t messages; /* of the context */
+    int result;
+};
+
+static int run_step(struct session_job *job, struct state *state, struct kg_err *err)
+{
+    struct step *step = KG_CONTAINER(job, struct step, job);
+    const char *id = step->fixture->world->id;
+    if (!job->once)
+        return session_append(state, id, &step->draft, 1, &step->added, err);
+    kg_auto(session_entries_clear) struct session_entries entries = {0};
+    int result = session_context_read(state, id, "primary", &entries, err);
+    step->messages = entries.count;
+    return result;
+}
+
+static void on_step(struct session_job *job, const struct kg_err *err_or_null)
+{
+    struct step *step = KG_CONTAINER(job, struct step, job);
+    step->result = err_or_null != NULL ? -1 : 0;
+    step->fixture->done++;
+}
+
+static void a_tool_call_is_two_statements_and_a_context_one(void **data)
+{
+    struct fixture *fixture = *data;
+    struct step call = {.job = {.run = run_step, .done = on_step}, .fixture = fixture};
+    struct step result = call, context = call;
+    listen_once_connected(fixture);
+    call.draft = (struct session_draft){.agent = "primary",
+                                        .kind = SESSION_TOOL_CALL,
+                                        .role = SESSION_ASSISTANT,
+                                        .source = "echo",
+                                        .content = KG_STR("{\"name\":\"echo.say\"}")};
+    session_store_write(fixture->store, &call.job);
+    wait_for(fixture, 2);
+    result.draft = (struct session_draft){.agent = "primary",
+                                          .kind = SESSION_TOOL_RESULT,
+                                          .role = SESSION_TOOL,
+                                          .source = "echo",
+                                          .parent = call.added.id.text,
+                                          .content = KG_STR("{\"result\":1}")};
+    session_store_write(fixture->store, &result.job);
+    wait_for(fixture, 3);
+    assert_int_equal(call.result + result.result, 0);
+    assert_int_equal(state_place_asked(STATEMENT), 2);
+    state_place_mark();
+    context.job.once = true;
+    session_store_read(fixture->store, &context.job);
+    wait_for(fixture, 4);
+    assert_int_equal(context.messages, 3);
+    assert_int_equal(state_place_asked(STATEMENT), 1);
+    assert_int_equal(state_place_asked("BEGIN"), 0);
+}
+
+/* -- what can go wrong ------------------------------------------------------------------------- */
+
 /* Another process holds the lock for longer than anybody waits: all fail, and the next succeed. */
 static void a_batch_without_a_transaction_fails_as_a_whole(void **data)
 {
@@ -386,7 +487,12 @@ static void a_killed_writer_loses_nothing_that_it_told(void **data)
 
 int main(void)
 {
-    const struct CMUnitTest shared[] = {SHARED_TESTS};
+    const struct CMUnitTest shared[] = {
+        SHARED_TESTS,
+        TEST(an_append_is_one_statement),
+        TEST(appends_of_one_turn_share_a_commit),
+        TEST(a_tool_call_is_two_statements_and_a_context_one),
+    };
     const struct CMUnitTest tests[] = {
         SHARED_TESTS,
         TEST(a_batch_without_a_transaction_fails_as_a_whole),

@@ -1,0 +1,121 @@
+/*
+ * Steps of a transaction cost no round trip of their own: begin, the mark of a place and its end
+ * wait for the next statement and go with it, in one go. What was marked and not used is never
+ * sent, and a transaction in which nothing was asked was never begun.
+ */
+#include "state/postgres.h"
+
+#include <errno.h>
+
+#define AHEAD_MAX 5
+#define ASK_XID   "SELECT pg_current_xact_id()::text"
+#define SET_ORG   "SELECT set_config('role', 'kaged_org', true), set_config('kaged.org', $1, true)"
+
+static size_t ahead_scripts(const struct postgres_ahead *ahead, const char *scripts[AHEAD_MAX])
+{
+    size_t count = 0;
+    if (ahead->begins)
+        scripts[count++] =
+            ahead->writes ? "BEGIN" : "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
+    if (ahead->begins && ahead->writes)
+        scripts[count++] = ASK_XID;
+    if (ahead->org != NULL)
+        scripts[count++] = SET_ORG;
+    if (ahead->forgets)
+        scripts[count++] = "RELEASE place";
+    if (ahead->saves)
+        scripts[count++] = "SAVEPOINT place";
+    return count;
+}
+
+/* -- with a statement -------------------------------------------------------------------------- */
+
+int postgres_ahead_send(struct postgres *postgres)
+{
+    const char *scripts[AHEAD_MAX];
+    size_t count = ahead_scripts(&postgres->ahead, scripts);
+    int sent = postgres->pq->PQenterPipelineMode(postgres->connection);
+    for (size_t i = 0; sent && i < count; i++)
+        sent = postgres->pq->PQsendQueryParams(postgres->connection, scripts[i],
+                                               strcmp(scripts[i], SET_ORG) == 0, NULL,
+                                               &postgres->ahead.org, NULL, NULL, 0);
+    return sent;
+}
+
+static bool ahead_is_lost(const struct postgres *postgres)
+{
+    return postgres->silent || postgres->pq->PQstatus(postgres->connection) != CONNECTION_OK;
+}
+
+/* The first that failed is what all of it gives; else the last. */
+static PGresult *ahead_collect(struct postgres *postgres, const char *const *scripts, size_t count)
+{
+    PGresult *kept = NULL;
+    for (size_t i = 0; i <= count && !ahead_is_lost(postgres); i++) {
+        PGresult *next = postgres_answer(postgres, 1);
+        bool good = postgres_is_good(postgres, next);
+        if (good && i < count && strcmp(scripts[i], ASK_XID) == 0)
+            postgres_take_xid(postgres, next);
+        bool failed = i > 0 && !postgres_is_good(postgres, kept);
+        postgres->pq->PQclear(failed ? next : kept);
+        kept = failed ? kept : next;
+    }
+    return kept;
+}
+
+PGresult *postgres_ahead_answer(struct postgres *postgres, int sent)
+{
+    const struct postgres_library *pq = postgres->pq;
+    const char *scripts[AHEAD_MAX];
+    size_t count = ahead_scripts(&postgres->ahead, scripts);
+    if (!sent || !pq->PQpipelineSync(postgres->connection))
+        return NULL;
+    PGresult *kept = ahead_collect(postgres, scripts, count);
+    if (!ahead_is_lost(postgres))
+        pq->PQclear(postgres_answer(postgres, 1)); /* the end of the go */
+    if (ahead_is_lost(postgres))
+        return kept;
+    pq->PQexitPipelineMode(postgres->connection);
+    postgres->ahead = (struct postgres_ahead){0};
+    return kept;
+}
+
+/* -- steps ------------------------------------------------------------------------------------- */
+
+/* True if the step is done with, as nothing was sent that it would end. */
+static bool ahead_end(struct postgres_ahead *ahead, enum state_step step)
+{
+    bool ends_all = step == STATE_COMMIT || step == STATE_ROLLBACK;
+    bool was_sent = ends_all ? !ahead->begins : !ahead->saves;
+    if (ends_all)
+        *ahead = (struct postgres_ahead){0};
+    else
+        ahead->saves = false;
+    return !was_sent;
+}
+
+int postgres_step_later(struct postgres *postgres, enum state_step step, struct kg_err *err)
+{
+    struct postgres_ahead *ahead = &postgres->ahead;
+    bool begins = step == STATE_BEGIN_WRITE || step == STATE_BEGIN_READ;
+    if (begins) {
+        int result = postgres_ready(postgres, err);
+        if (result == 0)
+            *ahead = (struct postgres_ahead){.begins = true, .writes = step == STATE_BEGIN_WRITE};
+        return result;
+    }
+    if (postgres->broken || step == STATE_BEGIN_ALONE || step == STATE_SYNC_EACH ||
+        step == STATE_SYNC_LATER)
+        return postgres_step(postgres, step, err);
+    if (step == STATE_SAVE) {
+        ahead->saves = true;
+        return 0;
+    }
+    if (ahead_end(ahead, step))
+        return 0;
+    if (step == STATE_FORGET) {
+        ahead->forgets = true;
+        return 0;
+    }
+    return postgres_step(postgres, step, err);
+}
