@@ -18,7 +18,7 @@ bool host_cluster_is_set(const struct config *config)
     return config->cluster_database[0] != '\0';
 }
 
-static char *node_name(const struct config *config)
+char *host_cluster_node(const struct config *config)
 {
     char name[NODE_BYTES] = {0};
     if (config->cluster_node[0] != '\0')
@@ -30,7 +30,7 @@ void host_cluster_read(const struct config *config, const struct local *local,
                        const struct config_paths *paths, struct host_cluster *ret_cluster)
 {
     struct kg_str password = local->cluster_password;
-    ret_cluster->node = node_name(config);
+    ret_cluster->node = host_cluster_node(config);
     ret_cluster->password = password.length > 0 ? kg_str_dup(password) : NULL;
     ret_cluster->options = (struct state_cluster_options){
         .database = config->cluster_database,
@@ -82,7 +82,7 @@ int host_cluster_open(struct host *host, struct kg_err *err)
 {
     if (host->shared == NULL)
         return 0;
-    kg_auto(kg_free) char *node = node_name(host->config);
+    kg_auto(kg_free) char *node = host_cluster_node(host->config);
     const struct cluster_options options = {
         .loop = host->loop,
         .state = host->shared,
