@@ -2,7 +2,6 @@
 import base64
 import json
 import os
-import signal
 
 import postgres
 from harness import PATIENCE, Daemon, FlowTest, UnixConnection, main, wait_for
@@ -69,73 +68,74 @@ def changed(token, place, text):
     return "kgj_" + base64.urlsafe_b64encode(" ".join(parts).encode()).decode().rstrip("=")
 
 
-class Joining(FlowTest):
+class OnPostgres(FlowTest):
     @classmethod
     def setUpClass(cls):
         postgres.need()
         cls.server = postgres.shared_server()
 
+    def keep(self, node):
+        self.addCleanup(node.discard)
+        return node
+
+    def started(self, node):
+        self.keep(node).start()
+        self.addCleanup(lambda: node.process and node.stop())
+        return node
+
+
+class Joining(OnPostgres):
     def test_only_a_token_of_this_cluster_lets_a_node_in_and_once(self):
-        with first_node(self.server) as one, Daemon(config={"cluster.node": "two"}) as two:
-            two.stop()
-            token = one.token()
-            for wrong, words in (("kgj_nonsense", "not a token"),
-                                 (changed(token, 0, "0" * 64), "not of the token's cluster"),
-                                 (changed(token, 1, "x" * 43), "used before, has expired"),
-                                 (changed(token, 2, "127.0.0.1:1"), "Connection refused")):
-                code, _, said = two.cli("cluster", "join", wrong)
-                self.assertNotEqual(code, 0)
-                self.assertIn(words, said)
-            self.assertFalse(os.path.exists(os.path.join(two.home, "state/cluster.keys")))
-            code, _, said = two.cli("cluster", "join", token)
-            self.assertEqual(code, 0, said)
-            keys = os.stat(os.path.join(two.home, "state/cluster.keys"))
-            self.assertEqual(keys.st_mode & 0o777, 0o600)
-            code, _, said = two.cli("cluster", "join", token)
-            self.assertIn("used before, has expired", said)
+        one, two = self.started(first_node(self.server)), self.keep(Node("two"))
+        token = one.token()
+        for wrong, words in (("kgj_nonsense", "not a token"),
+                             (changed(token, 0, "0" * 64), "not of the token's cluster"),
+                             (changed(token, 1, "x" * 43), "used before, has expired"),
+                             (changed(token, 2, "127.0.0.1:1"), "Connection refused")):
+            code, _, said = two.cli("cluster", "join", wrong)
             self.assertNotEqual(code, 0)
-            wait_for(lambda: [line["node"] for line in one.audit("cluster.joined")] == ["two"])
-            self.assertTrue(one.audit("cluster.refused"))
-            self.assertTrue(one.audit("cluster.token_made"))
+            self.assertIn(words, said)
+        self.assertFalse(os.path.exists(os.path.join(two.home, "state/cluster.keys")))
+        code, _, said = two.cli("cluster", "join", token)
+        self.assertEqual(code, 0, said)
+        keys = os.stat(os.path.join(two.home, "state/cluster.keys"))
+        self.assertEqual(keys.st_mode & 0o777, 0o600)
+        code, _, said = two.cli("cluster", "join", token)
+        self.assertIn("used before, has expired", said)
+        self.assertNotEqual(code, 0)
+        wait_for(lambda: [line["node"] for line in one.audit("cluster.joined")] == ["two"], "the audit of it")
+        self.assertTrue(one.audit("cluster.refused"))
+        self.assertTrue(one.audit("cluster.token_made"))
 
     def test_a_name_that_is_taken_does_not_cost_the_token(self):
-        with first_node(self.server) as one, Daemon(config={"cluster.node": "one"}) as two:
-            two.stop()
-            token = one.token("--minutes", "5")
-            code, _, said = two.cli("cluster", "join", token)
-            self.assertIn('has a node "one" already', said)
-            two.write_config(cluster__node="two")
-            self.assertEqual(two.cli("cluster", "join", token)[0], 0)
+        one, two = self.started(first_node(self.server)), self.keep(Node("one"))
+        token = one.token("--minutes", "5")
+        code, _, said = two.cli("cluster", "join", token)
+        self.assertNotEqual(code, 0)
+        self.assertIn('has a node "one" already', said)
+        two.write_config(cluster__node="two")
+        code, _, said = two.cli("cluster", "join", token)
+        self.assertEqual(code, 0, said)
 
     def test_without_keys_a_daemon_does_not_listen_for_nodes(self):
-        node = Node("one", **{"cluster.database": self.server.database()})
-        code, _, said = node.cli("cluster", "init")
-        self.assertEqual(code, 0, said)
+        node = self.keep(first_node(self.server))
         os.remove(os.path.join(node.home, "state/cluster.keys"))
         with self.assertRaisesRegex(AssertionError, "has no keys of a cluster"):
             node.start()
 
 
-class Passing(FlowTest):
-    @classmethod
-    def setUpClass(cls):
-        postgres.need()
-        cls.server = postgres.shared_server()
-
+class Passing(OnPostgres):
     def setUp(self):
-        self.one = first_node(self.server)
-        self.addCleanup(self.one.close)
-        self.one.start()
-        self.two = Node("two")
-        self.addCleanup(self.two.close)
+        self.one = self.started(first_node(self.server))
+        self.two = self.keep(Node("two"))
         code, _, said = self.two.cli("cluster", "join", self.one.token())
         self.assertEqual(code, 0, said)
-        self.two.start()
+        self.started(self.two)
         root = self.one.write_project("tea", PROJECT)
         status, _, answer = self.one.full("POST", "/projects", {"path": root})
         self.assertIn(status, (200, 201), answer)
         # The other knows of it, and of where we are, a moment later.
-        wait_for(lambda: self.two.full("GET", "/projects/tea")[0] == 200)
+        wait_for(lambda: self.two.full("GET", "/projects/tea")[0] == 200, "the project at the other node")
 
     def test_what_one_node_has_the_other_answers_for(self):
         status, _, answer = self.two.full("POST", "/projects/tea/sessions", {})
@@ -149,13 +149,13 @@ class Passing(FlowTest):
 
     def test_a_node_that_is_away_is_named_and_found_again(self):
         session = self.two.full("POST", "/projects/tea/sessions", {})[2]["id"]
-        self.one.kill(signal.SIGKILL)
+        self.one.kill()
         status, headers, answer = self.two.say(session, "lost?")
         self.assertEqual(status, 503, answer)
         self.assertIn("the node one ", answer["error"]["message"])
         self.assertTrue(headers["Retry-After"])
         self.one.start()
-        wait_for(lambda: self.two.say(session, "again")[0] == 200)
+        wait_for(lambda: self.two.say(session, "again")[0] == 200, "the node that is back")
         self.assertEqual(self.two.contents(session)[-1], "again")
 
 
