@@ -146,6 +146,7 @@ class Passing(OnPostgres):
         for node in (self.one, self.two):
             self.assertEqual(node.contents(session), ["from two", "from one"])
         self.assertEqual(self.two.full("GET", "/sessions/ses_none")[0], 404)
+        self.assertRegex(self.two.cli("doctor")[1], r"certificate +this node's, for other nodes, ends in \d+ days")
 
     def test_a_node_that_is_away_is_named_and_found_again(self):
         session = self.two.full("POST", "/projects/tea/sessions", {})[2]["id"]
