@@ -74,5 +74,8 @@ bool kg_url_host(const char *url, char **ret_host, uint16_t *ret_port)
 
 bool kg_address_split(const char *address, char **ret_host, uint16_t *ret_port)
 {
+    const char *colon = strchr(address, ':');
+    if (address[0] != '[' && colon != NULL && strchr(colon + 1, ':') != NULL)
+        return false; /* an IPv6 address has brackets, or its port is a part of it */
     return read_authority(kg_str(address), -1, 0, ret_host, ret_port);
 }

@@ -220,7 +220,7 @@ const struct http_route http_routes[] = {
     {"POST", "/api/v1/cluster/tokens", "admin", TOKEN_BODY, NULL, http_handle_cluster_token,
      "Make a token with which one node can join the cluster", .operation = "cluster_token",
      .answer = "ClusterToken", .status = 201, .body = "ClusterTokenWanted"},
-    {"POST", "/api/v1/cluster/join", "", SOURCE_BODY, NULL, http_handle_cluster_join,
+    {"POST", "/api/v1/cluster/join", "admin", SOURCE_BODY, NULL, http_handle_cluster_join,
      "Join the cluster with a token: a certificate, and the keys that its nodes share",
      .operation = "cluster_join", .answer = "ClusterJoined", .body = "ClusterJoin",
      .at_once = true},
