@@ -714,7 +714,8 @@ static bool place_is_ready(const struct pool_place *place, struct kg_err *err)
 static bool place_is_elsewhere(const struct pool_place *place)
 {
     const struct cluster *nodes = pool_nodes(place->pool);
-    const char *holder = nodes != NULL ? cluster_holder(nodes, place->project) : NULL;
+    const char *holder =
+        nodes != NULL && cluster_is_current(nodes) ? cluster_holder(nodes, place->project) : NULL;
     const struct cluster_node *node = holder != NULL ? cluster_node_find(nodes, holder) : NULL;
     return node != NULL && !node->is_self && node->is_alive;
 }
