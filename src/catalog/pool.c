@@ -655,7 +655,7 @@ void pool_load(struct pool *pool, struct catalog_orchestrator *orchestrator, str
     place_begin(place);
 }
 
-static void place_end(struct pool_place *place, const struct kg_err *err)
+static void pool_place_end(struct pool_place *place, const struct kg_err *err)
 {
     struct pool_loading *loading = kg_steal(&place->loading);
     place_unload(place);
@@ -673,7 +673,7 @@ void pool_unload(struct pool *pool, struct catalog_orchestrator *orchestrator)
 {
     struct kg_err err = {0};
     kg_fail(&err, KG_E_CONFLICT, "the orchestrator %s was unloaded meanwhile", orchestrator->name);
-    place_end(catalog_pool_place_of(pool, orchestrator), &err);
+    pool_place_end(catalog_pool_place_of(pool, orchestrator), &err);
 }
 
 void pool_changed(struct pool *pool, struct catalog_orchestrator *orchestrator)
@@ -714,7 +714,8 @@ static bool place_is_ready(const struct pool_place *place, struct kg_err *err)
 static bool place_is_elsewhere(const struct pool_place *place)
 {
     const struct cluster *nodes = pool_nodes(place->pool);
-    const char *holder = nodes != NULL ? cluster_holder(nodes, place->project) : NULL;
+    const char *holder =
+        nodes != NULL && cluster_is_current(nodes) ? cluster_holder(nodes, place->project) : NULL;
     const struct cluster_node *node = holder != NULL ? cluster_node_find(nodes, holder) : NULL;
     return node != NULL && !node->is_self && node->is_alive;
 }
@@ -815,7 +816,7 @@ static void pool_on_lost(void *data, const char *project)
     sessions_let_go(pool->catalog->sessions, project, &err);
     for (struct pool_place *at = pool->places; at != NULL; at = at->next)
         if (strcmp(at->project, project) == 0)
-            place_end(at, &err);
+            pool_place_end(at, &err);
 }
 
 static void on_package_changed(void *data, const char *org, const char *pid)

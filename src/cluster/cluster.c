@@ -11,6 +11,7 @@
 struct cluster {
     struct loop *loop; /* borrowed */
     char *self;
+    uint64_t lease_ms;
     uint64_t believe_ms; /* in a lease, after it was renewed */
     struct cluster_thread *thread;
     struct cluster_view *view; /* NULL: the database was not looked at yet */
@@ -112,6 +113,12 @@ bool cluster_is_left(const struct cluster *cluster, const char *project)
     const char *node =
         cluster->view != NULL ? kg_map_get(cluster->view->holders, kg_str(project)) : NULL;
     return node != NULL && node[0] == '\0' && kg_map_get(cluster->held, kg_str(project)) == NULL;
+}
+
+bool cluster_is_current(const struct cluster *cluster)
+{
+    return cluster->view != NULL &&
+           kg_monotonic_ms() < cluster->view->looked_ms + cluster->lease_ms;
 }
 
 bool cluster_holds(const struct cluster *cluster, const char *project)
@@ -270,6 +277,7 @@ struct cluster *cluster_new(const struct cluster_options *options, struct kg_err
     struct cluster *cluster = kg_alloc(sizeof(*cluster));
     cluster->loop = options->loop;
     cluster->self = kg_strdup(options->node);
+    cluster->lease_ms = options->lease_ms;
     cluster->believe_ms = options->lease_ms * 7 / 10;
     cluster->held = kg_map_new();
     const struct cluster_thread_parts parts = {

@@ -54,6 +54,8 @@ void cluster_nodes(const struct cluster *cluster, cluster_node_fn *visit, void *
  * Lives until the loop's next turn.
  */
 const char *cluster_holder(const struct cluster *cluster, const char *project);
+/* Whether what is known of others is not older than a lease lasts. */
+bool cluster_is_current(const struct cluster *cluster);
 /* Whether its lease was lost by who had it, and not given back: somebody should go on with it. */
 bool cluster_is_left(const struct cluster *cluster, const char *project);
 /* Whether it is this node, and may act for it now. */

@@ -335,6 +335,7 @@ static int thread_look(struct cluster_thread *thread, bool all_changed, struct k
     view->message.deliver = thread->parts.on_view;
     view->holders = kg_map_new();
     view->all_changed = all_changed;
+    view->looked_ms = kg_monotonic_ms();
     int result = look_at_changes(thread, view, err);
     if (result == 0)
         result = look_at_holders(thread, view, err);
@@ -415,6 +416,8 @@ static void thread_do_due(struct cluster_thread *thread, struct kg_err *err)
         result = thread_look(thread, thread->seen == NULL, err);
         thread->look_ms = now_ms + lease_ms / LOOKS;
     }
+    if (result < 0 && thread->postgres.connection != NULL)
+        kg_log(KG_WARN, "cluster: %s", err->message);
     if (result == 0 && now_ms >= thread->forget_ms) {
         (void)postgres_script(&thread->postgres,
                               "DELETE FROM kaged.event WHERE at < now() - interval '" FORGET_AGE

@@ -36,6 +36,7 @@ struct cluster_change {
 struct cluster_view {
     struct loop_message message; /* first */
     struct cluster *cluster;
+    uint64_t looked_ms;
     struct cluster_node *nodes; /* owned, with texts of its own */
     size_t node_count;
     struct kg_map *holders; /* owned: a node's name by project, owned; "": its lease is over */

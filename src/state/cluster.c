@@ -404,7 +404,7 @@ static int migrate_if_older(struct postgres *postgres, struct kg_err *err)
     return result;
 }
 
-static int cluster_take(struct state_cluster *cluster, uint64_t wait_ms, struct kg_err *err)
+static int cluster_take_name(struct state_cluster *cluster, uint64_t wait_ms, struct kg_err *err)
 {
     struct postgres *guard = &cluster->guard;
     int result = postgres_check_server(guard, err);
@@ -460,7 +460,7 @@ struct state_cluster *state_cluster_join(const struct state_cluster_options *opt
     if (postgres_target_set(&cluster->lanes, options, err) < 0 ||
         postgres_target_set(&cluster->own, options, err) < 0 ||
         wait_for_database(&cluster->guard, options->wait_ms, err) < 0 ||
-        cluster_take(cluster, options->wait_ms, err) < 0 || cluster_start(cluster, err) < 0) {
+        cluster_take_name(cluster, options->wait_ms, err) < 0 || cluster_start(cluster, err) < 0) {
         state_cluster_leave(cluster);
         return NULL;
     }

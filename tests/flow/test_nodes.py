@@ -18,6 +18,7 @@ class Talk(threading.Thread):
         super().__init__(daemon=True)
         self.world, self.instance, self.label = world, instance, name
         self.conversation, self.answered, self.attempts = None, [], 0
+        self.last = {}  # what each node answered
         self.over, self.problem = threading.Event(), None
         self.start()
 
@@ -36,6 +37,7 @@ class Talk(threading.Thread):
             text = f"{self.label}-{self.attempts}"
             status, answer = self.world.say(node, self.instance, text, self.conversation)
             assert status in (0, 200, 409, 499, 502, 503), (status, answer)
+            self.last[node.name] = status, answer
             if status == 200:
                 self.conversation = answer["conversation_id"]
                 self.answered.append(text)
@@ -44,7 +46,11 @@ class Talk(threading.Thread):
 
     def wait_answers(self, count):
         before = len(self.answered)
-        wait_for(lambda: self.problem or len(self.answered) >= before + count, "answers", timeout=4 * PATIENCE)
+        try:
+            wait_for(lambda: self.problem or len(self.answered) >= before + count, "answers", timeout=2 * PATIENCE)
+        except AssertionError:
+            logs = "\n".join(node.log()[-2000:] for node in self.world.nodes)
+            raise AssertionError(f"{self.label} has had {before} answers, and gets none: {self.last}\n{logs}") from None
         if self.problem:
             raise self.problem
 

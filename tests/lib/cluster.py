@@ -86,6 +86,14 @@ class World(contextlib.ExitStack):
         self.count, self.nodes, self.headers = count, [], {}
 
     def __enter__(self):
+        try:
+            self.begin()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def begin(self):
         subprocess.run([os.path.join(ROOT, "scripts/share"), "cadence"], check=True, stdout=subprocess.DEVNULL)
         self.server = self.enter_context(postgres.Server())
         self.provider = self.enter_context(Always())
@@ -100,7 +108,6 @@ class World(contextlib.ExitStack):
             node.start()
             self.callback(self.end, node)
         self.prepare()
-        return self
 
     @staticmethod
     def end(node):
