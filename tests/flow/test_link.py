@@ -3,23 +3,9 @@ import base64
 import json
 import os
 
-import postgres
-from harness import PATIENCE, Daemon, FlowTest, UnixConnection, main, wait_for
-
-PROJECT = """\
-version: 1
-name: tea
-primary:
-  model: smart
-"""
-LOCAL = """\
-[providers.none]
-kind = "openai"
-base_url = "http://127.0.0.1:9/v1"
-[models.smart]
-provider = "none"
-model = "m"
-"""
+from harness import PATIENCE, Daemon, UnixConnection, main, wait_for
+from test_cluster import LOCAL, PROJECT
+from test_cluster import OnPostgres as Shared
 
 
 class Node(Daemon):
@@ -68,12 +54,7 @@ def changed(token, place, text):
     return "kgj_" + base64.urlsafe_b64encode(" ".join(parts).encode()).decode().rstrip("=")
 
 
-class OnPostgres(FlowTest):
-    @classmethod
-    def setUpClass(cls):
-        postgres.need()
-        cls.server = postgres.shared_server()
-
+class OnPostgres(Shared):
     def keep(self, node):
         self.addCleanup(node.discard)
         return node
