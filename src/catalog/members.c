@@ -104,6 +104,29 @@ int catalog_members_load(struct catalog *catalog, struct state *state, struct kg
     return result < 0 ? result : state_members(state, members_take_member, catalog, err);
 }
 
+void catalog_members_take(struct catalog *catalog, const struct catalog *fresh)
+{
+    void *each;
+    for (size_t at = 0; kg_map_next(fresh->principals, &at, &(struct kg_str){0}, &each);) {
+        const struct catalog_principal *new = each;
+        keep_principal(catalog, &(struct state_principal){new->id, new->name, new->email,
+                                                          new->sys_admin, new->created_ms});
+    }
+    char **gone = kg_list_new(0);
+    struct kg_str key;
+    for (size_t at = 0; kg_map_next(catalog->members, &at, &key, &each);)
+        if (kg_map_get(fresh->members, key) == NULL)
+            kg_list_add(&gone, kg_str_dup(key));
+    for (char **name = gone; *name != NULL; name++)
+        free(kg_map_remove(catalog->members, kg_str(*name)));
+    kg_list_free(gone);
+    for (size_t at = 0; kg_map_next(fresh->members, &at, &key, &each);) {
+        const struct catalog_member *new = each;
+        members_take_member(catalog, &(struct state_member){new->org->id, new->principal->id,
+                                                            new->is_admin, new->created_ms});
+    }
+}
+
 void catalog_members_free(struct catalog *catalog)
 {
     void *each;
@@ -181,6 +204,10 @@ struct member_op {
     bool sys_admin, is_admin;
     int64_t created_ms, member_ms;
     bool writes_principal, writes_member, removes_member;
+    char *email_before; /* owned; of one that is known, as the change was made of it */
+    bool is_known, sys_admin_before;
+    bool is_new;          /* the member */
+    int64_t bound, count; /* of members, then: the most (-1: any), and those that there are */
     enum audit_event event;
 };
 
@@ -189,6 +216,7 @@ static void member_op_clean(struct catalog_op *op)
     struct member_op *change = KG_CONTAINER(op, struct member_op, op);
     free(change->name);
     free(change->email);
+    free(change->email_before);
 }
 
 static struct state_principal principal_row(const struct member_op *change)
@@ -202,12 +230,57 @@ static struct state_member member_row(const struct member_op *change)
     return (struct state_member){change->op.org, change->id, change->is_admin, change->member_ms};
 }
 
+/* Another node may have changed him since this one read him. */
+static void members_compare(void *data, const struct state_principal *row)
+{
+    struct member_op *change = data;
+    const char *before = change->email_before ? change->email_before : "";
+    if (strcmp(row->id, change->id) == 0 && (row->sys_admin != change->sys_admin_before ||
+                                             strcmp(row->email ? row->email : "", before) != 0))
+        change->is_known = false;
+}
+
+static int members_check_principal(struct member_op *change, struct state *state,
+                                   struct kg_err *err)
+{
+    if (!change->writes_principal || !change->is_known)
+        return 0;
+    int result = state_principals(state, members_compare, change, err);
+    if (result < 0 || change->is_known)
+        return result;
+    kg_fail(err, KG_E_CONFLICT, "the user %s was changed meanwhile", change->name);
+    return kg_hint(err, "look at him, and try again");
+}
+
+static void members_count_one(void *data, const struct state_member *row)
+{
+    struct member_op *change = data;
+    change->count += strcmp(row->org, change->op.org) == 0;
+}
+
+static int members_check_room(struct member_op *change, struct state *state, struct kg_err *err)
+{
+    if (!change->is_new || change->bound < 0)
+        return 0;
+    int result = state_members(state, members_count_one, change, err);
+    return result < 0 || change->count < change->bound
+               ? result
+               : kg_fail(err, KG_E_QUOTA, "the org may have %lld members, and has them",
+                         (long long)change->bound);
+}
+
 static int run_member(struct state_task *task, struct state *state, struct kg_err *err)
 {
     struct member_op *change = KG_CONTAINER(task, struct member_op, op.task);
     const struct state_principal principal = principal_row(change);
     const struct state_member member = member_row(change);
-    int result = change->writes_principal ? state_principal_set(state, &principal, err) : 0;
+    int result = members_check_principal(change, state, err);
+    if (result == 0)
+        result = members_check_room(change, state, err);
+    if (result < 0)
+        return result;
+    if (change->writes_principal)
+        result = state_principal_set(state, &principal, err);
     if (result < 0)
         catalog_exists(err, "there is a user %s already", change->name);
     if (result == 0 && change->writes_member)
@@ -244,6 +317,8 @@ static void member_written(struct catalog_op *op)
         keep_principal(catalog, &principal);
     if (change->writes_member)
         members_take_member(catalog, &member);
+    if (change->removes_member) /* it may have been read again meanwhile */
+        drop_member(catalog, kg_str(op->org), kg_str(change->id));
     members_put_changed(change);
     const char *role = op->org[0] == '\0' ? change->sys_admin ? "sys_admin" : "user"
                        : change->is_admin ? "org_admin"
@@ -279,7 +354,9 @@ static struct member_op *member_op_new(const struct catalog_request *request,
     kg_str_copy(kg_str(principal_or_null->id), change->id, sizeof(change->id));
     change->name = kg_strdup(principal_or_null->name);
     change->email = kg_strdup(principal_or_null->email);
-    change->sys_admin = principal_or_null->sys_admin;
+    change->sys_admin = change->sys_admin_before = principal_or_null->sys_admin;
+    change->email_before = kg_strdup(principal_or_null->email);
+    change->is_known = true;
     change->created_ms = principal_or_null->created_ms;
     return change;
 }
@@ -358,7 +435,8 @@ void catalog_member_add(const struct catalog_request *request)
     }
     struct member_op *change = member_op_new(request, principal);
     change->event = AUDIT_CATALOG_MEMBER_ADDED;
-    change->writes_member = true;
+    change->writes_member = change->is_new = true;
+    change->bound = bound;
     change->is_admin = kg_node_is_true(request->body, "is_admin");
     if (principal == NULL) {
         members_set_text(&change->name, request->body, "user");

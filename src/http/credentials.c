@@ -99,21 +99,77 @@ static void credentials_take_stored(void *data, const struct state_credential *s
     credentials_keep(data, credential);
 }
 
+static void credentials_clear(struct http_credentials *credentials)
+{
+    for (size_t i = 0; i < credentials->count; i++)
+        credential_free(credentials->items[i]);
+    free(credentials->items);
+    kg_map_free(credentials->by_hash);
+}
+
+/* -- what other nodes change ------------------------------------------------------------------- */
+
+static int credentials_read(struct cluster_follow *follow, struct state *state, struct kg_err *err)
+{
+    struct http_credentials *credentials = KG_CONTAINER(follow, struct http_credentials, follow);
+    credentials->fresh = kg_alloc(sizeof(*credentials->fresh));
+    credentials->fresh->by_hash = kg_map_new();
+    return state_credentials(state, credentials_take_stored, credentials->fresh, err);
+}
+
+/* What is on its way to the disk, or off it, is this node's own doing, and stays as it is. */
+static void credentials_merge(struct http_credentials *credentials, struct http_credentials *fresh)
+{
+    bool any_gone = false;
+    for (size_t i = credentials->count; i-- > 0;) {
+        struct http_credential *item = credentials->items[i];
+        if (!item->counts || kg_map_get(fresh->by_hash, credentials_key_of(item)) != NULL)
+            continue;
+        credentials_forget(credentials, item);
+        any_gone = true;
+    }
+    size_t left = 0;
+    for (size_t i = 0; i < fresh->count; i++) {
+        if (kg_map_get(credentials->by_hash, credentials_key_of(fresh->items[i])) == NULL)
+            credentials_keep(credentials, fresh->items[i]);
+        else
+            fresh->items[left++] = fresh->items[i];
+    }
+    fresh->count = left;
+    if (any_gone && credentials->on_gone != NULL)
+        credentials->on_gone(credentials->data);
+}
+
+static void credentials_take(struct cluster_follow *follow, bool take)
+{
+    struct http_credentials *credentials = KG_CONTAINER(follow, struct http_credentials, follow);
+    struct http_credentials *fresh = kg_steal(&credentials->fresh);
+    if (fresh == NULL)
+        return;
+    if (take)
+        credentials_merge(credentials, fresh);
+    credentials_clear(fresh);
+    free(fresh);
+}
+
 int http_credentials_load(struct http_credentials *credentials, struct state_keeper *keeper,
-                          struct kg_err *err)
+                          struct cluster *nodes_or_null, struct kg_err *err)
 {
     credentials->keeper = keeper;
     credentials->by_hash = kg_map_new();
-    return state_credentials(state_keeper_state(keeper), credentials_take_stored, credentials, err);
+    int result =
+        state_credentials(state_keeper_state(keeper), credentials_take_stored, credentials, err);
+    credentials->follow.read = credentials_read;
+    credentials->follow.take = credentials_take;
+    cluster_follow_begin(&credentials->follow, nodes_or_null, keeper, 1 << CLUSTER_CREDENTIAL);
+    return result;
 }
 
 void http_credentials_free(struct http_credentials *credentials)
 {
     state_keeper_drain(credentials->keeper); /* which still speaks of them */
-    for (size_t i = 0; i < credentials->count; i++)
-        credential_free(credentials->items[i]);
-    free(credentials->items);
-    kg_map_free(credentials->by_hash);
+    cluster_follow_end(&credentials->follow);
+    credentials_clear(credentials);
 }
 
 /* -- finding ----------------------------------------------------------------------------------- */
@@ -226,6 +282,12 @@ static bool credentials_has_token(const struct http_credentials *credentials, co
     return false;
 }
 
+static int credentials_fail_taken(const char *name, struct kg_err *err)
+{
+    kg_fail(err, KG_E_CONFLICT, "there is already a token %s", name);
+    return kg_hint(err, "choose another name, or revoke that one first");
+}
+
 static int credentials_check_room(struct http_credentials *credentials,
                                   const struct http_credential *wanted, struct kg_err *err)
 {
@@ -233,10 +295,8 @@ static int credentials_check_room(struct http_credentials *credentials,
         credentials_make_room(credentials);
         return 0;
     }
-    if (credentials_has_token(credentials, wanted->name)) {
-        kg_fail(err, KG_E_CONFLICT, "there is already a token %s", wanted->name);
-        return kg_hint(err, "choose another name, or revoke that one first");
-    }
+    if (credentials_has_token(credentials, wanted->name))
+        return credentials_fail_taken(wanted->name, err);
     if (count_kind(credentials, STATE_TOKEN) < TOKENS_MAX)
         return 0;
     kg_fail(err, KG_E_CONFLICT, "there are already %d tokens", TOKENS_MAX);
@@ -246,8 +306,11 @@ static int credentials_check_room(struct http_credentials *credentials,
 static void credentials_on_added(void *data, const struct kg_err *err_or_null)
 {
     struct change *change = data;
+    struct kg_err err = err_or_null != NULL ? *err_or_null : (struct kg_err){0};
+    if (err.errnum == EEXIST) /* another node was first */
+        credentials_fail_taken(change->credential->name, &err);
     change->credential->counts = err_or_null == NULL;
-    change->on_done(change->data, change->credential, err_or_null);
+    change->on_done(change->data, change->credential, err_or_null != NULL ? &err : NULL);
     if (err_or_null != NULL)
         credentials_forget(change->credentials, change->credential);
     free(change);

@@ -591,7 +591,11 @@ static const char *retry_sec_of(enum kg_code code)
     static const struct {
         enum kg_code code;
         const char *sec;
-    } rows[] = {{KG_E_BUSY, "1"}, {KG_E_DATABASE_AWAY, "5"}, {KG_E_OBJECTS, "5"}};
+    } rows[] = {{KG_E_BUSY, "1"},
+                {KG_E_DATABASE_AWAY, "5"},
+                {KG_E_OBJECTS, "5"},
+                {KG_E_ELSEWHERE, "5"},
+                {KG_E_NODE_AWAY, "5"}};
     for (size_t i = 0; i < KG_COUNT(rows); i++)
         if (rows[i].code == code)
             return rows[i].sec;

@@ -385,9 +385,7 @@ static int open_both(struct carry *carry, const struct state_cluster_options *op
         result = open_local(carry, options->place, err);
     if (result == 0)
         result = postgres_ready(carry->postgres, err);
-    if (result == 0)
-        result = postgres_check_server(carry->postgres, err);
-    return result < 0 ? result : state_cluster_lock(carry->postgres, LOCK_WAIT_MS, err);
+    return result < 0 ? result : postgres_check_server(carry->postgres, err);
 }
 
 static void close_both(struct carry *carry)
@@ -425,6 +423,22 @@ static int carry_check_start(struct carry *carry, enum state_cluster_start start
                                     : "without --existing one is made");
 }
 
+/* What is on a disk is on this node's. */
+static int carry_pin(struct postgres *postgres, struct kg_err *err)
+{
+    static const char *const pinned[] = {"project", "consent", "session_restore"};
+    for (size_t i = 0; i < KG_COUNT(pinned); i++) {
+        kg_auto(kg_free) char *sql =
+            kg_format("UPDATE kaged.%s SET node = $1::text WHERE node = ''", pinned[i]);
+        PGresult *rows =
+            postgres_ask(postgres, sql, "write whose it is", postgres->target->node, NULL, err);
+        if (rows == NULL)
+            return -EIO;
+        postgres->pq->PQclear(rows);
+    }
+    return 0;
+}
+
 /* The note is there before the commit: a home that is cut off in between is told to begin anew. */
 static int init_within(struct carry *carry, const char *place, enum state_cluster_start start,
                        struct kg_err *err)
@@ -438,6 +452,8 @@ static int init_within(struct carry *carry, const char *place, enum state_cluste
         result = sqlite_script(carry, "BEGIN", err);
     if (result == 0 && start == STATE_CLUSTER_FROM_LOCAL)
         result = carry_all(carry, true, err);
+    if (result == 0 && start == STATE_CLUSTER_FROM_LOCAL)
+        result = carry_pin(carry->postgres, err);
     if (result == 0)
         result = state_cluster_note(place, name, err);
     if (result == 0)
@@ -452,6 +468,8 @@ int state_cluster_init(const struct state_cluster_options *options, enum state_c
     struct postgres postgres = {.target = &target, .purpose = "init"};
     struct carry carry = {.postgres = &postgres};
     int result = open_both(&carry, options, err);
+    if (result == 0 && start != STATE_CLUSTER_EXISTING)
+        result = state_cluster_lock(&postgres, LOCK_WAIT_MS, err);
     if (result == 0)
         result = carry_check_start(&carry, start, err);
     if (result == 0)
@@ -486,6 +504,8 @@ int state_cluster_to_local(const struct state_cluster_options *options, state_ca
     kg_auto(kg_free) char *noted = NULL, *name = NULL;
     int64_t version;
     int result = open_both(&carry, options, err);
+    if (result == 0)
+        result = state_cluster_lock(&postgres, LOCK_WAIT_MS, err);
     if (result == 0)
         result = postgres_version(&postgres, &version, err);
     if (result == 0)

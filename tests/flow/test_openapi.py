@@ -22,9 +22,11 @@ REFUSED = {("post", "/api/v1/plugins/{name}/storage/reset"): 409,
            ("post", "/api/v1/plugins/{name}/grant"): 409,  # it may already do that
            ("post", "/api/v1/plugins/{name}/revoke"): 409,  # it may not do that
            **{(method, "/api/v1/plugins/{name}/script"): 409 for method in ("get", "post")},  # it is no script
+           **{("post", "/api/v1/cluster/" + what): 409 for what in ("tokens", "join")},  # it is alone: test_link.py
            ("delete", "/api/v1/session"): 409}
 # Bodies of routes that need more than an object.
 BODIES = {("post", "/api/v1/tokens"): '{"name": "just-made"}',
+          ("post", "/api/v1/cluster/join"): '{"secret": "x", "node": "n", "request": "x"}',
           ("post", "/api/v1/backups"): '{"file": "/x", "files": 1, "bytes": 1}',
           ("post", "/api/v1/plugins/{name}/tools"): '{"off": "x"}',
           ("post", "/api/v1/plugins/{name}/prompts"): '{"name": "x"}',
