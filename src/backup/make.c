@@ -126,6 +126,7 @@ static bool make_is_left_out(const struct making *making, const char *path)
     return kg_path_within(path, making->paths->run_dir) ||
            kg_str_starts(kg_str(path), making->paths->secrets_key) ||
            kg_str_starts(kg_str(path), making->paths->catalog_key) ||
+           kg_str_starts(kg_str(path), making->paths->cluster_keys) ||
            strcmp(path, making->paths->state_db) == 0 || strcmp(path, making->file) == 0 ||
            strcmp(path, making->temporary) == 0 || strcmp(path, making->database) == 0 ||
            kg_str_starts(name, ".kaged-edit-") || kg_str_starts(name, "before-restore-") ||

@@ -36,14 +36,17 @@ static bool host_is_plain(struct kg_str host)
     return host.data[0] != '-' && host.data[0] != '.';
 }
 
-static bool read_authority(struct kg_str authority, uint16_t usual_port, char **ret_host,
-                           uint16_t *ret_port)
+static bool read_authority(struct kg_str authority, int64_t usual_port, int64_t least,
+                           char **ret_host, uint16_t *ret_port)
 {
     struct kg_str host, port;
     int64_t number = usual_port;
     if (!url_read_host(authority, &host, &port) || !host_is_plain(host))
         return false;
-    if (port.data != NULL && (!kg_str_to_int(port, &number) || number < 1 || number > UINT16_MAX))
+    if (port.data == NULL && usual_port < 0)
+        return false;
+    if (port.data != NULL &&
+        (!kg_str_to_int(port, &number) || number < least || number > UINT16_MAX))
         return false;
     char *name = kg_str_dup(host);
     for (char *at = name; *at != '\0'; at++)
@@ -64,7 +67,12 @@ bool kg_url_host(const char *url, char **ret_host, uint16_t *ret_port)
         if (strncasecmp(url, schemes[i].scheme, length) != 0)
             continue;
         struct kg_str authority = {url + length, strcspn(url + length, "/?#")};
-        return read_authority(authority, schemes[i].port, ret_host, ret_port);
+        return read_authority(authority, schemes[i].port, 1, ret_host, ret_port);
     }
     return false;
+}
+
+bool kg_address_split(const char *address, char **ret_host, uint16_t *ret_port)
+{
+    return read_authority(kg_str(address), -1, 0, ret_host, ret_port);
 }

@@ -11,5 +11,7 @@
  * address is without its brackets. False: it is none, or has a user, or cannot be read.
  */
 bool kg_url_host(const char *url, char **ret_host, uint16_t *ret_port);
+/* The same of HOST:PORT, whose port has to be there and may be 0. */
+bool kg_address_split(const char *address, char **ret_host, uint16_t *ret_port);
 
 #endif

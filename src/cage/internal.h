@@ -6,6 +6,7 @@
 #define KAGED_CAGE_INTERNAL_H
 
 #include "cage/cage.h"
+#include "cage/message.h"
 
 /* Whom a root daemon's cages run as, but for the uids of uids.c: never the host's root. */
 #define CAGE_UID 65534
@@ -359,16 +360,6 @@ struct cage_event {
     char error[KG_ERR_MESSAGE_MAX];
 };
 
-#define CAGE_MESSAGE_FDS 3
-
-/* Sends one message with its fds. -EAGAIN if the socket is full and does not block. */
-int cage_message_send(int socket, const void *data, size_t size, const int *fds, size_t fd_count);
-/*
- * 1 for a message of exactly that size, 0 at the end of file, or a negative errno. The fds that
- * came with it are the caller's, the rest of ret_fds is -1.
- */
-int cage_message_receive(int socket, void *ret_data, size_t size, int ret_fds[CAGE_MESSAGE_FDS]);
-
 /*
  * What kaged-watch says: a message for each attempt that is new, with what it is about behind it,
  * and one without that for each whose count has changed.
@@ -384,9 +375,6 @@ struct cage_told {
     uint8_t act, there;
     char call[CAGE_CALL_TEXT];
 };
-
-/* A file in memory with these bytes, to be read from its beginning; its fd, or a negative errno. */
-int cage_memory_file(const char *name, const void *data, size_t length, struct kg_err *err);
 
 /* What the kernel keeps of files in the memory of the cage that pid is in, by their number. */
 uint64_t cage_files_memory(pid_t pid);

@@ -82,18 +82,14 @@ struct catalog *catalog_new(const struct catalog_parts *parts, struct kg_err *er
     catalog->seal.store = kg_strdup("the catalog");
     catalog->seal.key = kg_strdup(host_paths(parts->host)->catalog_key);
     catalog->seal.next_key = kg_format("%s.next", catalog->seal.key);
-    catalog->orgs = kg_map_new();
-    catalog->principals = kg_map_new();
-    catalog->members = kg_map_new();
-    catalog->orchestrators = kg_map_new();
+    catalog_tables_new(catalog);
     catalog->sessions = parts->sessions;
     catalog->pool = pool_new(catalog);
     struct state *state = state_keeper_state(catalog_keeper(catalog));
     catalog->objects = open_objects(catalog, err);
-    if (catalog->objects != NULL && catalog_orgs_load(catalog, state, err) == 0 &&
-        catalog_members_load(catalog, state, err) == 0 &&
-        catalog_orchestrators_load(catalog, state, err) == 0) {
+    if (catalog->objects != NULL && catalog_tables_load(catalog, state, err) == 0) {
         catalog_serve_store(catalog);
+        catalog_follow_begin(catalog);
         return catalog;
     }
     catalog_free(catalog);
@@ -113,10 +109,9 @@ void catalog_free(struct catalog *catalog)
     state_keeper_drain(catalog_keeper(catalog)); /* which still speaks of them */
     objects_free(catalog->objects);
     loop_worker_free(catalog->worker);
+    catalog_follow_end(catalog);
     pool_free(catalog->pool);
-    catalog_orchestrators_free(catalog);
-    catalog_members_free(catalog);
-    catalog_orgs_free(catalog);
+    catalog_tables_free(catalog);
     free(catalog->trees);
     free(catalog->incoming);
     secret_places_free(&catalog->seal);

@@ -181,6 +181,9 @@ void catalog_llm_find(struct catalog *catalog, const char *org, const char *id,
  *  "whoami","config","active_plugin_ids","plugin_settings","config_hash","created_by","created_at",
  *  "updated_at","is_ready","stale","load_error"}; one is named by its id or its name.
  */
+/* The project that it is run as, by its id or name; owned. NULL: the org has none of that name. */
+char *catalog_orchestrator_project(const struct catalog *catalog, struct kg_str org,
+                                   struct kg_str id_or_name);
 void catalog_orchestrators_list(const struct catalog_request *request);
 void catalog_orchestrator_show(const struct catalog_request *request, struct kg_str id);
 void catalog_orchestrator_create(const struct catalog_request *request);

@@ -3,6 +3,7 @@
 #define KAGED_CATALOG_INTERNAL_H
 
 #include "catalog/catalog.h"
+#include "cluster/cluster.h"
 #include "objects/objects.h"
 #include "secret/secret.h"
 #include "state/catalog.h"
@@ -46,6 +47,9 @@ struct catalog {
     struct secret_places seal;      /* of what is sensitive; never changes */
     catalog_changed_fn *on_changed; /* may be NULL */
     void *changed_data;
+    struct cluster_follow follow;     /* what other nodes change of the tables */
+    struct catalog *fresh;            /* owned; the tables, as that has read them */
+    struct cluster_listener listener; /* for what is not in them */
 };
 
 void catalog_uuid(char ret_text[CATALOG_ID_TEXT]);
@@ -109,6 +113,9 @@ struct catalog_org *catalog_request_org(const struct catalog_request *request);
 
 int catalog_orgs_load(struct catalog *catalog, struct state *state, struct kg_err *err);
 void catalog_orgs_free(struct catalog *catalog);
+/* As they were read again: those that are known stay where they are. */
+void catalog_orgs_take(struct catalog *catalog, const struct catalog *fresh);
+void catalog_members_take(struct catalog *catalog, const struct catalog *fresh);
 int catalog_members_load(struct catalog *catalog, struct state *state, struct kg_err *err);
 void catalog_members_free(struct catalog *catalog);
 size_t catalog_members_count(const struct catalog *catalog, const struct catalog_org *org);
@@ -119,6 +126,15 @@ const struct catalog_member *catalog_member_find(const struct catalog *catalog, 
  */
 char *catalog_merge(const char *before, const struct kg_node *more_or_null,
                     const char *const *keys);
+
+/* -- what other nodes change: follow.c --------------------------------------------------------- */
+
+/* Makes the tables, with nothing in them; and frees them with all that they have. */
+void catalog_tables_new(struct catalog *catalog);
+int catalog_tables_load(struct catalog *catalog, struct state *state, struct kg_err *err);
+void catalog_tables_free(struct catalog *catalog);
+void catalog_follow_begin(struct catalog *catalog);
+void catalog_follow_end(struct catalog *catalog);
 
 /* -- packages as plugins: install.c ------------------------------------------------------------ */
 

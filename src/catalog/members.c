@@ -104,6 +104,29 @@ int catalog_members_load(struct catalog *catalog, struct state *state, struct kg
     return result < 0 ? result : state_members(state, members_take_member, catalog, err);
 }
 
+void catalog_members_take(struct catalog *catalog, const struct catalog *fresh)
+{
+    void *each;
+    for (size_t at = 0; kg_map_next(fresh->principals, &at, &(struct kg_str){0}, &each);) {
+        const struct catalog_principal *new = each;
+        keep_principal(catalog, &(struct state_principal){new->id, new->name, new->email,
+                                                          new->sys_admin, new->created_ms});
+    }
+    char **gone = kg_list_new(0);
+    struct kg_str key;
+    for (size_t at = 0; kg_map_next(catalog->members, &at, &key, &each);)
+        if (kg_map_get(fresh->members, key) == NULL)
+            kg_list_add(&gone, kg_str_dup(key));
+    for (char **name = gone; *name != NULL; name++)
+        free(kg_map_remove(catalog->members, kg_str(*name)));
+    kg_list_free(gone);
+    for (size_t at = 0; kg_map_next(fresh->members, &at, &key, &each);) {
+        const struct catalog_member *new = each;
+        members_take_member(catalog, &(struct state_member){new->org->id, new->principal->id,
+                                                            new->is_admin, new->created_ms});
+    }
+}
+
 void catalog_members_free(struct catalog *catalog)
 {
     void *each;
@@ -244,6 +267,8 @@ static void member_written(struct catalog_op *op)
         keep_principal(catalog, &principal);
     if (change->writes_member)
         members_take_member(catalog, &member);
+    if (change->removes_member) /* it may have been read again meanwhile */
+        drop_member(catalog, kg_str(op->org), kg_str(change->id));
     members_put_changed(change);
     const char *role = op->org[0] == '\0' ? change->sys_admin ? "sys_admin" : "user"
                        : change->is_admin ? "org_admin"

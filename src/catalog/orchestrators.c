@@ -33,6 +33,26 @@ static void take_orchestrator(void *data, const struct state_orchestrator *store
     kg_replace(&known->mode, stored->mode);
     kg_replace(&known->tier, stored->tier);
     known->deleted = stored->deleted;
+    known->changed_ms = stored->changed_ms;
+}
+
+void catalog_orchestrators_take(struct catalog *catalog, const struct catalog *fresh)
+{
+    void *each;
+    for (size_t at = 0; kg_map_next(fresh->orchestrators, &at, &(struct kg_str){0}, &each);) {
+        const struct catalog_orchestrator *new = each;
+        struct catalog_orchestrator *known =
+            orchestrator_keep(catalog, new->id, kg_map_get(catalog->orgs, kg_str(new->org->id)));
+        if (known->changed_ms == new->changed_ms)
+            continue;
+        kg_replace(&known->name, new->name);
+        kg_replace(&known->mode, new->mode);
+        kg_replace(&known->tier, new->tier);
+        known->deleted = new->deleted;
+        known->changed_ms = new->changed_ms;
+        known->revision++;
+        pool_changed(catalog->pool, known);
+    }
 }
 
 int catalog_orchestrators_load(struct catalog *catalog, struct state *state, struct kg_err *err)
@@ -186,7 +206,7 @@ static void catalog_orchestrators_put_shown(struct orchestrators_op *asked)
     for (size_t i = 0; i < asked->count; i++) {
         struct shown_row *shown = &asked->rows[i];
         struct kg_json_writer item = {&shown->json, true};
-        pool_put(kg_map_get(catalog->orchestrators, kg_str(shown->id)), &item);
+        pool_put(catalog->pool, kg_map_get(catalog->orchestrators, kg_str(shown->id)), &item);
         kg_json_end(&item, '}');
         kg_json_raw(&json, kg_buf_view(&shown->json));
     }
@@ -210,6 +230,15 @@ static struct orchestrators_op *orchestrators_op_new(const struct catalog_reques
     asked->op.clean = orchestrators_op_clean;
     kg_str_copy(kg_str(id), asked->id, sizeof(asked->id));
     return asked;
+}
+
+char *catalog_orchestrator_project(const struct catalog *catalog, struct kg_str org,
+                                   struct kg_str id_or_name)
+{
+    const struct catalog_org *found = catalog_org_find(catalog, org);
+    const struct catalog_orchestrator *orchestrator =
+        found ? catalog_orchestrator_find(catalog, found, id_or_name, NULL) : NULL;
+    return orchestrator ? orchestrator_project_id(orchestrator->id) : NULL;
 }
 
 void catalog_orchestrators_list(const struct catalog_request *request)
@@ -292,6 +321,7 @@ static void orchestrator_written(struct catalog_op *op)
     kg_replace(&known->mode, row->mode);
     kg_replace(&known->tier, row->tier);
     known->deleted = row->deleted;
+    known->changed_ms = row->changed_ms;
     known->revision++;
     pool_changed(catalog->pool, known);
     catalog_orchestrators_put_shown(asked);

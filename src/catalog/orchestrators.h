@@ -64,11 +64,14 @@ struct catalog_orchestrator {
     char *name;                    /* owned, like the others */
     char *mode, *tier;
     bool deleted;
+    int64_t changed_ms;       /* as its row has it */
     uint64_t revision;        /* counts what was changed since the daemon started */
     struct pool_place *place; /* owned by the pool */
 };
 int catalog_orchestrators_load(struct catalog *catalog, struct state *state, struct kg_err *err);
 void catalog_orchestrators_free(struct catalog *catalog);
+/* As they were read again, after the orgs. */
+void catalog_orchestrators_take(struct catalog *catalog, const struct catalog *fresh);
 size_t catalog_orchestrators_count(const struct catalog *catalog, const struct catalog_org *org);
 /* By id or name, of that org; KG_E_GONE: it was deleted. */
 struct catalog_orchestrator *catalog_orchestrator_find(const struct catalog *catalog,
@@ -95,7 +98,8 @@ void pool_changed(struct pool *pool, struct catalog_orchestrator *orchestrator);
 /* Those of an org that is gone, or not active. */
 void pool_unload_org(struct pool *pool, const struct catalog_org *org);
 /* The members "is_ready", "stale", "load_error". */
-void pool_put(const struct catalog_orchestrator *orchestrator, struct kg_json_writer *json);
+void pool_put(struct pool *pool, struct catalog_orchestrator *orchestrator,
+              struct kg_json_writer *json);
 
 /* What a chat has of one that runs, until it gives it back. */
 struct pool_use {

@@ -55,6 +55,32 @@ int catalog_orgs_load(struct catalog *catalog, struct state *state, struct kg_er
     return state_orgs(state, take_org, catalog, err);
 }
 
+/* Moves what it has into the one that is known. */
+static const struct catalog_org *org_move(struct catalog *catalog, struct catalog_org *from)
+{
+    struct catalog_org *org = kg_map_get(catalog->orgs, kg_str(from->id));
+    if (org == NULL) {
+        org = kg_alloc(sizeof(*org));
+        kg_map_set(catalog->orgs, kg_str(from->id), org);
+    } else {
+        org_clear(org);
+    }
+    *org = *from;
+    *from = (struct catalog_org){0};
+    if (org->deleted || !org->active)
+        pool_unload_org(catalog->pool, org);
+    return org;
+}
+
+void catalog_orgs_take(struct catalog *catalog, const struct catalog *fresh)
+{
+    void *org;
+    for (size_t at = 0; kg_map_next(fresh->orgs, &at, &(struct kg_str){0}, &org);) {
+        struct catalog_org copy = org_copy(org);
+        org_move(catalog, &copy);
+    }
+}
+
 void catalog_orgs_free(struct catalog *catalog)
 {
     void *org;
@@ -206,17 +232,7 @@ static void org_written(struct catalog_op *op)
 {
     struct org_op *change = KG_CONTAINER(op, struct org_op, op);
     struct catalog *catalog = op->catalog;
-    struct catalog_org *org = kg_map_get(catalog->orgs, kg_str(change->next.id));
-    if (org == NULL) {
-        org = kg_alloc(sizeof(*org));
-        kg_map_set(catalog->orgs, kg_str(change->next.id), org);
-    } else {
-        org_clear(org);
-    }
-    *org = change->next;
-    change->next = (struct catalog_org){0};
-    if (org->deleted || !org->active)
-        pool_unload_org(catalog->pool, org);
+    const struct catalog_org *org = org_move(catalog, &change->next);
     change->put(&op->json, org);
     audit_emit(host_audit(catalog->host),
                change->is_new ? AUDIT_CATALOG_ORG_CREATED : AUDIT_CATALOG_ORG_CHANGED,

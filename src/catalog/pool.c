@@ -8,6 +8,10 @@
  *
  * A hot one is loaded at the start and stays; one of the tier demand at its first use, until it was
  * idle for long enough, or another one needs the place.
+ *
+ * Where several nodes share the state, one is loaded on the node that has its lease: that is taken
+ * first, given back at the end, and where it is lost all that runs here ends. A hot one whose node
+ * is gone is loaded by another.
  */
 #include "catalog/orchestrators.h"
 
@@ -16,6 +20,8 @@
 
 #define LOADS_AT_ONCE 4
 #define LOAD_GRACE_MS 10000 /* over the time that one handshake may take */
+#define CLAIM_MS      50    /* that each of those that are loaded makes another node go first */
+#define CLAIM_MOST_MS 2000
 
 struct pool_loading;
 struct pool_place {
@@ -47,6 +53,8 @@ struct pool {
     struct pool_loading *loads;
     struct projects_listener listener;
     struct loop_task look;
+    struct cluster_listener leases;
+    struct loop_timer claim; /* of hot ones that their nodes have left */
     bool stopping;
 };
 
@@ -85,6 +93,11 @@ static void loading_end(struct pool_loading *loading, const struct kg_err *err_o
 static struct loop *catalog_pool_loop_of(const struct pool *pool)
 {
     return pool->catalog->loop;
+}
+
+static struct cluster *pool_nodes(const struct pool *pool)
+{
+    return host_nodes(pool->catalog->host);
 }
 
 /* -- places ------------------------------------------------------------------------------------ */
@@ -129,6 +142,13 @@ static void place_clear(struct pool_place *place)
     place->is_loaded = false;
 }
 
+/* Nothing of it runs here. */
+static void place_release(struct pool_place *place)
+{
+    if (pool_nodes(place->pool) != NULL && !place->is_loaded && place->loading == NULL)
+        cluster_release(pool_nodes(place->pool), place->project);
+}
+
 static void place_unload(struct pool_place *place)
 {
     if (!place->is_loaded)
@@ -136,6 +156,7 @@ static void place_unload(struct pool_place *place)
     place_clear(place);
     projects_unload(place->pool->catalog->host, kg_str(place->project), true, NULL, on_project_gone,
                     NULL);
+    place_release(place);
 }
 
 static void catalog_pool_on_idle(struct loop_timer *timer)
@@ -519,18 +540,45 @@ static void on_row(struct state_task *task, const struct kg_err *err_or_null)
 
 /* -- from its beginning to its end ------------------------------------------------------------- */
 
-static void loading_start(struct pool_loading *loading)
+static void loading_read(struct pool_loading *loading)
 {
-    struct kg_err err = {0};
-    bool is_off = loading_is_off(loading, &err);
-    if (is_off || catalog_pool_make_room(loading->pool, loading->place, &err) < 0) {
-        loading_end(loading, &err);
-        return;
-    }
     loading->revision = loading->place->orchestrator->revision;
     loading->task = (struct state_task){
         .run = catalog_pool_run_row, .done = on_row, .org = catalog_scope(loading->org)};
     state_keeper_read(catalog_keeper(loading->pool->catalog), &loading->task);
+}
+
+/* What is known here of its sessions may be from before others had them. */
+static void on_lease(void *data, const struct kg_err *err_or_null)
+{
+    struct pool_loading *loading = data;
+    struct kg_err err = {0};
+    kg_auto(kg_free) char *project = orchestrator_project_id(loading->id);
+    if (err_or_null == NULL)
+        sessions_let_go(loading->pool->catalog->sessions, project, NULL);
+    if (err_or_null == NULL && loading_is_off(loading, &err)) {
+        const struct catalog_orchestrator *orchestrator =
+            kg_map_get(loading->pool->catalog->orchestrators, kg_str(loading->id));
+        place_release(orchestrator->place);
+        err_or_null = &err;
+    }
+    if (err_or_null != NULL)
+        loading_end(loading, err_or_null);
+    else
+        loading_read(loading);
+}
+
+static void loading_start(struct pool_loading *loading)
+{
+    struct cluster *nodes = pool_nodes(loading->pool);
+    struct kg_err err = {0};
+    bool is_off = loading_is_off(loading, &err);
+    if (is_off || catalog_pool_make_room(loading->pool, loading->place, &err) < 0)
+        loading_end(loading, &err);
+    else if (nodes != NULL && !cluster_holds(nodes, loading->place->project))
+        cluster_take(nodes, loading->place->project, on_lease, loading);
+    else
+        loading_read(loading);
 }
 
 static void pool_pump(struct pool *pool)
@@ -563,9 +611,11 @@ static void place_begin(struct pool_place *place)
 
 static void place_told(struct pool_place *place, const struct kg_err *err_or_null)
 {
+    bool is_elsewhere = err_or_null != NULL && err_or_null->code == KG_E_ELSEWHERE;
     place->loading = NULL;
-    place->problem = err_or_null != NULL ? *err_or_null : (struct kg_err){0};
-    if (err_or_null != NULL)
+    place->problem = err_or_null != NULL && !is_elsewhere ? *err_or_null : (struct kg_err){0};
+    place_release(place);
+    if (err_or_null != NULL && !is_elsewhere)
         kg_log(KG_WARN, "orchestrator %s is not loaded: %s", place->orchestrator->id,
                err_or_null->message);
     place_rest(place);
@@ -605,20 +655,25 @@ void pool_load(struct pool *pool, struct catalog_orchestrator *orchestrator, str
     place_begin(place);
 }
 
-void pool_unload(struct pool *pool, struct catalog_orchestrator *orchestrator)
+static void place_end(struct pool_place *place, const struct kg_err *err)
 {
-    struct pool_place *place = catalog_pool_place_of(pool, orchestrator);
-    struct kg_err err = {0};
+    struct pool_loading *loading = kg_steal(&place->loading);
     place_unload(place);
     place->problem = (struct kg_err){0};
-    if (place->loading == NULL)
+    if (loading == NULL)
         return;
-    place->loading->place = NULL;
-    place->loading = NULL;
-    on_package_moved(pool);
+    loading->place = NULL;
+    place_release(place);
+    on_package_moved(place->pool);
+    kg_waits_tell(&place->waits, err);
+    kg_waits_tell(&place->later, err);
+}
+
+void pool_unload(struct pool *pool, struct catalog_orchestrator *orchestrator)
+{
+    struct kg_err err = {0};
     kg_fail(&err, KG_E_CONFLICT, "the orchestrator %s was unloaded meanwhile", orchestrator->name);
-    kg_waits_tell(&place->waits, &err);
-    kg_waits_tell(&place->later, &err);
+    place_end(catalog_pool_place_of(pool, orchestrator), &err);
 }
 
 void pool_changed(struct pool *pool, struct catalog_orchestrator *orchestrator)
@@ -655,17 +710,26 @@ static bool place_is_ready(const struct pool_place *place, struct kg_err *err)
     return place->is_loaded;
 }
 
-void pool_put(const struct catalog_orchestrator *orchestrator, struct kg_json_writer *json)
+/* On a node that is there. */
+static bool place_is_elsewhere(const struct pool_place *place)
 {
-    const struct pool_place *place = orchestrator->place;
+    const struct cluster *nodes = pool_nodes(place->pool);
+    const char *holder = nodes != NULL ? cluster_holder(nodes, place->project) : NULL;
+    const struct cluster_node *node = holder != NULL ? cluster_node_find(nodes, holder) : NULL;
+    return node != NULL && !node->is_self && node->is_alive;
+}
+
+void pool_put(struct pool *pool, struct catalog_orchestrator *orchestrator,
+              struct kg_json_writer *json)
+{
+    const struct pool_place *place = catalog_pool_place_of(pool, orchestrator);
     struct kg_err err = {0};
-    bool is_ready = place != NULL && place_is_ready(place, &err);
-    if (place != NULL && err.code == KG_OK)
+    bool is_ready = place_is_ready(place, &err);
+    if (err.code == KG_OK)
         err = place->problem;
-    kg_json_named_bool(json, "is_ready", is_ready);
+    kg_json_named_bool(json, "is_ready", is_ready || place_is_elsewhere(place));
     kg_json_named_bool(json, "stale",
-                       place != NULL && place->is_loaded &&
-                           place->revision != orchestrator->revision);
+                       place->is_loaded && place->revision != orchestrator->revision);
     kg_json_named_text(json, "load_error", err.code != KG_OK ? err.message : NULL);
 }
 
@@ -673,11 +737,15 @@ void pool_get(struct pool *pool, struct catalog_orchestrator *orchestrator, stru
               void (*on_done)(struct kg_wait *wait, const struct kg_err *err_or_null))
 {
     struct pool_place *place = catalog_pool_place_of(pool, orchestrator);
+    const struct cluster *nodes = pool_nodes(pool);
     struct kg_err err = {0};
-    if (place->is_loaded) {
+    if (place->is_loaded && (nodes == NULL || cluster_holds(nodes, place->project))) {
         on_done(wait, NULL);
     } else if (place->loading != NULL) {
         kg_wait_add(&place->waits, wait, on_done);
+    } else if (place->is_loaded || place_is_elsewhere(place)) {
+        cluster_fail_elsewhere(nodes, place->project, &err);
+        on_done(wait, &err);
     } else if (strcmp(orchestrator->tier, "hot") == 0) {
         kg_fail(&err, KG_E_NOT_READY, "the orchestrator %s is not loaded", orchestrator->name);
         kg_hint(&err, "POST /api/orgs/%s/orchestrators/%s/load", orchestrator->org->id,
@@ -731,13 +799,71 @@ static void catalog_pool_on_project_change(struct projects_listener *listener, c
 {
     struct pool *pool = KG_CONTAINER(listener, struct pool, listener);
     for (struct pool_place *at = pool->places; project_or_null == NULL && at != NULL; at = at->next)
-        if (at->is_loaded && strcmp(at->project, id) == 0)
+        if (at->is_loaded && strcmp(at->project, id) == 0) {
             place_clear(at);
+            place_release(at);
+        }
+}
+
+/* All that runs of it ends now: another node may go on with it soon. */
+static void pool_on_lost(void *data, const char *project)
+{
+    struct pool *pool = data;
+    struct kg_err err = {0};
+    kg_fail(&err, KG_E_ELSEWHERE, "the lease of %s was lost", project);
+    kg_hint(&err, "try again in some seconds");
+    sessions_let_go(pool->catalog->sessions, project, &err);
+    for (struct pool_place *at = pool->places; at != NULL; at = at->next)
+        if (strcmp(at->project, project) == 0)
+            place_end(at, &err);
 }
 
 static void on_package_changed(void *data, const char *org, const char *pid)
 {
     pool_mark(data, org, pid);
+}
+
+static void on_hot(struct kg_wait *wait, const struct kg_err *err_or_null)
+{
+    (void)err_or_null; /* it is in the log, and shown */
+    free(wait);
+}
+
+static bool pool_wants(const struct catalog_orchestrator *orchestrator)
+{
+    return !orchestrator->deleted && orchestrator->org->active && !orchestrator->org->deleted &&
+           strcmp(orchestrator->tier, "hot") == 0;
+}
+
+/* One that failed here is not tried again by itself. */
+static void pool_on_claim(struct loop_timer *timer)
+{
+    struct pool *pool = KG_CONTAINER(timer, struct pool, claim);
+    void *each;
+    for (size_t at = 0; !pool->stopping && kg_map_next(pool->catalog->orchestrators, &at,
+                                                       &(struct kg_str){0}, &each);) {
+        struct catalog_orchestrator *orchestrator = each;
+        if (!pool_wants(orchestrator))
+            continue;
+        const struct pool_place *place = catalog_pool_place_of(pool, orchestrator);
+        if (!place->is_loaded && place->loading == NULL && place->problem.code == KG_OK &&
+            cluster_is_left(pool_nodes(pool), place->project))
+            pool_load(pool, orchestrator, kg_alloc(sizeof(struct kg_wait)), on_hot);
+    }
+}
+
+/* Who has the least goes first. */
+static void pool_on_leases(struct cluster_listener *listener, enum cluster_kind kind,
+                           const char *ref_or_null)
+{
+    (void)kind, (void)ref_or_null;
+    struct pool *pool = KG_CONTAINER(listener, struct pool, leases);
+    uint64_t wait_ms = 0;
+    for (const struct pool_place *at = pool->places; at != NULL; at = at->next)
+        wait_ms += at->is_loaded || at->loading != NULL ? CLAIM_MS : 0;
+    if (!pool->stopping && !loop_timer_running(&pool->claim))
+        loop_timer_start(catalog_pool_loop_of(pool), &pool->claim,
+                         wait_ms < CLAIM_MOST_MS ? wait_ms : CLAIM_MOST_MS, pool_on_claim);
 }
 
 struct pool *pool_new(struct catalog *catalog)
@@ -751,20 +877,18 @@ struct pool *pool_new(struct catalog *catalog)
     return pool;
 }
 
-static void on_hot(struct kg_wait *wait, const struct kg_err *err_or_null)
-{
-    (void)err_or_null; /* it is in the log, and shown */
-    free(wait);
-}
-
 void pool_start(struct pool *pool)
 {
     void *each;
+    pool->leases.kinds = 1 << CLUSTER_LEASE;
+    pool->leases.on_change = pool_on_leases;
+    cluster_listen(pool_nodes(pool), &pool->leases);
+    if (pool_nodes(pool) != NULL)
+        cluster_on_lost(pool_nodes(pool), pool_on_lost, pool);
     for (size_t at = 0;
          kg_map_next(pool->catalog->orchestrators, &at, &(struct kg_str){0}, &each);) {
         struct catalog_orchestrator *orchestrator = each;
-        if (!orchestrator->deleted && orchestrator->org->active && !orchestrator->org->deleted &&
-            strcmp(orchestrator->tier, "hot") == 0)
+        if (pool_wants(orchestrator))
             pool_load(pool, orchestrator, kg_alloc(sizeof(struct kg_wait)), on_hot);
     }
 }
@@ -782,10 +906,24 @@ void pool_stop(struct pool *pool)
     loop_defer(catalog_pool_loop_of(pool), &pool->look);
 }
 
+/* The leases stay with the node for as long as it writes for them. */
+static void pool_leave(struct pool *pool)
+{
+    struct cluster *nodes = pool_nodes(pool);
+    loop_timer_stop(catalog_pool_loop_of(pool), &pool->claim);
+    if (nodes == NULL || pool->leases.on_change == NULL)
+        return;
+    cluster_on_lost(nodes, NULL, NULL);
+    cluster_unlisten(nodes, &pool->leases);
+    for (const struct pool_loading *at = pool->loads; at != NULL; at = at->next)
+        cluster_withdraw(nodes, at);
+}
+
 void pool_free(struct pool *pool)
 {
     if (pool == NULL)
         return;
+    pool_leave(pool);
     loop_undefer(catalog_pool_loop_of(pool), &pool->look);
     projects_unlisten(pool->catalog->host, &pool->listener);
     for (struct pool_loading *lists[] = {pool->queue, pool->loads}, **list = lists;

@@ -290,6 +290,11 @@ struct local *cli_local_read(const struct cli *cli, struct kg_err *err);
 void cluster_add_checks(const struct cli *cli, const struct config *config,
                         struct cage_checks *checks);
 
+/* Fails while the daemon of this home runs. */
+int cli_cluster_refuse_running(const struct cli *cli, struct kg_err *err);
+/* The keys of a new cluster, unless this home has some. */
+int cli_cluster_make_keys(const struct cli *cli, const char *node, struct kg_err *err);
+
 struct cage_owner;
 /* Whom the daemon runs as when it is started with this configuration by whoever runs this. */
 int user_find(const struct config *config, struct cage_owner *ret_owner, struct kg_err *err);
@@ -410,6 +415,8 @@ int cli_secret_rotate(struct cli *cli);
 int cli_cluster_init(struct cli *cli);
 int cli_cluster_leave(struct cli *cli);
 int cli_cluster_status(struct cli *cli);
+int cli_cluster_token(struct cli *cli);
+int cli_cluster_join(struct cli *cli);
 int cli_stop(struct cli *cli);
 int cli_version(struct cli *cli);
 int cli_help(struct cli *cli);

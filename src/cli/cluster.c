@@ -85,7 +85,7 @@ static void add_carried(void *data, const struct state_carried *carried)
         kg_buf_printf(&all->text, "  %-18s%lld\n", carried->table, (long long)carried->rows);
 }
 
-static int refuse_running(const struct cli *cli, struct kg_err *err)
+int cli_cluster_refuse_running(const struct cli *cli, struct kg_err *err)
 {
     if (!door_daemon_runs(cli))
         return 0;
@@ -102,7 +102,8 @@ static int init_home(const struct cli *cli, const struct state_cluster_options *
     enum state_cluster_start start = cli_has(cli, "from-local") ? STATE_CLUSTER_FROM_LOCAL
                                      : cli_has(cli, "existing") ? STATE_CLUSTER_EXISTING
                                                                 : STATE_CLUSTER_EMPTY;
-    return state_cluster_init(options, start, add_carried, carried, err);
+    int result = state_cluster_init(options, start, add_carried, carried, err);
+    return result < 0 ? result : cli_cluster_make_keys(cli, options->node, err);
 }
 
 static int leave_home(const struct cli *cli, const struct state_cluster_options *options,
@@ -120,7 +121,7 @@ static int change_home(struct cli *cli, change_fn *change, const char *words)
     carried.json = kg_json_writer(&carried.tables);
     kg_json_begin(&carried.json, '{');
     kg_auto(kg_close) int lock_fd = -1;
-    int result = refuse_running(cli, &err);
+    int result = cli_cluster_refuse_running(cli, &err);
     if (result == 0)
         result = cli_cluster_home_open(cli, &home, &err);
     if (result == 0)

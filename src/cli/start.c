@@ -7,6 +7,8 @@
 
 #include "catalog/catalog.h"
 #include "cli/start_hooks.h"
+#include "cluster/cluster.h"
+#include "cluster/link.h"
 #include "http/http.h"
 #include "mcp/mcp.h"
 
@@ -498,6 +500,13 @@ static int cli_start_prepare(struct daemon *daemon, struct kg_err *err)
 
 /* -- TCP --------------------------------------------------------------------------------------- */
 
+static void on_credentials_gone(void *data)
+{
+    const struct daemon *daemon = data;
+    if (daemon->server != NULL)
+        http_server_doubt(daemon->server);
+}
+
 static int open_auth(struct daemon *daemon, struct kg_err *err)
 {
     const struct config *config = host_config(daemon->host);
@@ -519,6 +528,9 @@ static int open_auth(struct daemon *daemon, struct kg_err *err)
                 : proxy          ? HTTP_AUTH_PROXY
                                  : HTTP_AUTH_LOCAL,
         .nonce = kg_buf_view(&nonce),
+        .nodes = host_nodes(daemon->host),
+        .on_gone = on_credentials_gone,
+        .data = daemon,
     };
     struct http_auth_limits limits = auth_limits(config);
     daemon->auth = http_auth_new(daemon->loop, &options, &limits, err);
@@ -541,6 +553,61 @@ static int open_tcp(struct daemon *daemon, struct kg_err *err)
         kg_log(KG_WARN, "insecure: everybody on this machine may use %s",
                http_server_address(daemon->server));
     return result < 0 ? result : http_server_offer_launch(daemon->server, err);
+}
+
+/* -- other nodes ------------------------------------------------------------------------------- */
+
+static const char *node_holder(void *data, const char *project)
+{
+    const struct cluster *nodes = data;
+    const char *holder = cluster_holder(nodes, project);
+    return holder != NULL && strcmp(holder, cluster_self(nodes)) != 0 ? holder : NULL;
+}
+
+static const char *node_address(void *data, const char *name)
+{
+    const struct cluster_node *node = cluster_node_find(data, name);
+    return node != NULL && node->is_alive && node->address[0] != '\0' ? node->address : NULL;
+}
+
+static int check_keys(int found, struct kg_err *err)
+{
+    if (found <= 0)
+        return found;
+    kg_fail(err, KG_E_INVALID_CONFIG,
+            "cluster.listen is set, but this home has no keys of a "
+            "cluster");
+    return kg_hint(err, "kaged cluster init makes them, kaged cluster join TOKEN brings them");
+}
+
+/* Where there are no other nodes, nobody listens for them. */
+static int open_nodes(struct daemon *daemon, struct kg_err *err)
+{
+    struct cluster *nodes = host_nodes(daemon->host);
+    const struct config *config = host_config(daemon->host);
+    kg_auto(link_keys_free) struct link_keys keys = {0};
+    if (config->cluster_listen[0] == '\0')
+        return 0;
+    if (nodes == NULL)
+        return kg_fail(err, KG_E_INVALID_CONFIG, "cluster.listen needs cluster.database");
+    int result = check_keys(link_keys_read(daemon->paths->cluster_keys, &keys, err), err);
+    if (result < 0)
+        return result;
+    const struct http_nodes_options options = {
+        .node = cluster_self(nodes),
+        .listen = config->cluster_listen,
+        .address = config->cluster_address,
+        .keys = &keys,
+        .audit = host_audit(daemon->host),
+        .place = {.holder = node_holder, .address = node_address, .data = nodes},
+    };
+    const struct http_nodes *opened = http_nodes_new(daemon->server, &options, err);
+    if (opened == NULL)
+        return -EINVAL;
+    cluster_set_address(nodes, http_nodes_address(opened));
+    kg_log(KG_INFO, "other nodes reach this one, %s, at %s", cluster_self(nodes),
+           http_nodes_address(opened));
+    return 0;
 }
 
 /* The service manager's socket, if it made one: then clients can come before the daemon. */
@@ -627,6 +694,8 @@ static int open_for_business(struct daemon *daemon, struct kg_err *err)
         result = open_native(daemon, err);
     if (result == 0)
         result = open_auth(daemon, err);
+    if (result == 0)
+        result = open_nodes(daemon, err);
     if (result == 0)
         result = listen_unix(daemon, err);
     return result < 0 ? result : open_tcp(daemon, err);

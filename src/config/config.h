@@ -16,7 +16,7 @@ struct config_paths {
     char *plugins_dir, *plugin_data_dir;
     char *state_dir, *state_db, *storage_dir, *audit_dir, *audit_key, *logs_dir, *uids_file;
     char *audit_forward;
-    char *secrets_file, *secrets_key, *catalog_key;
+    char *secrets_file, *secrets_key, *catalog_key, *cluster_keys;
     char *run_dir, *socket, *pid_file, *launch_file;
     mode_t config_dir_mode; /* a user's own is for him alone; the system's daemon may be another */
 };

@@ -62,6 +62,7 @@ static void paths_fill(struct config_paths *paths, const char *config, const cha
     paths->secrets_file = kg_format("%s/secrets.json", state);
     paths->secrets_key = kg_format("%s/secrets.key", state);
     paths->catalog_key = kg_format("%s/catalog.key", state);
+    paths->cluster_keys = kg_format("%s/cluster.keys", state);
     paths->run_dir = kg_strdup(run);
     paths->socket = kg_format("%s/kaged.sock", run);
     paths->pid_file = kg_format("%s/kaged.pid", run);
@@ -115,8 +116,8 @@ void config_paths_free(struct config_paths *paths)
         &paths->plugins_dir,  &paths->state_dir,       &paths->state_db,    &paths->audit_dir,
         &paths->audit_key,    &paths->plugin_data_dir, &paths->storage_dir, &paths->logs_dir,
         &paths->run_dir,      &paths->socket,          &paths->pid_file,    &paths->launch_file,
-        &paths->secrets_file, &paths->secrets_key,     &paths->catalog_key, &paths->uids_file,
-        &paths->audit_forward};
+        &paths->secrets_file, &paths->secrets_key,     &paths->catalog_key, &paths->cluster_keys,
+        &paths->uids_file,    &paths->audit_forward};
     for (size_t i = 0; i < KG_COUNT(all); i++)
         kg_free(all[i]);
 }

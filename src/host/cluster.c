@@ -4,6 +4,9 @@
  */
 #include "host/cluster.h"
 
+#include "cluster/cluster.h"
+#include "host/internal.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -15,7 +18,7 @@ bool host_cluster_is_set(const struct config *config)
     return config->cluster_database[0] != '\0';
 }
 
-static char *node_name(const struct config *config)
+char *host_cluster_node(const struct config *config)
 {
     char name[NODE_BYTES] = {0};
     if (config->cluster_node[0] != '\0')
@@ -27,7 +30,7 @@ void host_cluster_read(const struct config *config, const struct local *local,
                        const struct config_paths *paths, struct host_cluster *ret_cluster)
 {
     struct kg_str password = local->cluster_password;
-    ret_cluster->node = node_name(config);
+    ret_cluster->node = host_cluster_node(config);
     ret_cluster->password = password.length > 0 ? kg_str_dup(password) : NULL;
     ret_cluster->options = (struct state_cluster_options){
         .database = config->cluster_database,
@@ -36,6 +39,7 @@ void host_cluster_read(const struct config *config, const struct local *local,
         .program = KAGED_VERSION,
         .place = paths->state_db,
         .wait_ms = (uint64_t)config->cluster_wait_ms,
+        .lives_ms = (uint64_t)config->cluster_lease_ms,
     };
 }
 
@@ -72,4 +76,19 @@ int host_cluster_join(const struct config *config, const struct local *local,
     host_cluster_read(config, local, paths, &cluster);
     *ret_cluster = state_cluster_join(&cluster.options, err);
     return *ret_cluster != NULL ? 0 : -EINVAL;
+}
+
+int host_cluster_open(struct host *host, struct kg_err *err)
+{
+    if (host->shared == NULL)
+        return 0;
+    kg_auto(kg_free) char *node = host_cluster_node(host->config);
+    const struct cluster_options options = {
+        .loop = host->loop,
+        .state = host->shared,
+        .node = node,
+        .lease_ms = (uint64_t)host->config->cluster_lease_ms,
+    };
+    host->nodes = cluster_new(&options, err);
+    return host->nodes != NULL ? 0 : -EINVAL;
 }

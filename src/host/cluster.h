@@ -12,6 +12,8 @@ struct host_cluster {
 };
 /* Whether there is one. */
 bool host_cluster_is_set(const struct config *config);
+/* The name of this node: as configured, or the machine's. Owned. */
+char *host_cluster_node(const struct config *config);
 void host_cluster_read(const struct config *config, const struct local *local,
                        const struct config_paths *paths, struct host_cluster *ret_cluster);
 void host_cluster_clear(struct host_cluster *cluster); /* also for kg_auto */
@@ -22,5 +24,9 @@ void host_cluster_clear(struct host_cluster *cluster); /* also for kg_auto */
 int host_cluster_join(const struct config *config, const struct local *local,
                       const struct config_paths *paths, struct state_cluster **ret_cluster,
                       struct kg_err *err);
+
+struct host;
+/* What of it the loop knows, once the state is open. */
+int host_cluster_open(struct host *host, struct kg_err *err);
 
 #endif

@@ -2,6 +2,7 @@
  * The host from its start to its end: it owns the audit log, the state database, the store, the
  * gate and the list of plugins, and follows a new configuration whole or not at all.
  */
+#include "cluster/cluster.h"
 #include "host/cluster.h"
 #include "host/internal.h"
 
@@ -161,12 +162,11 @@ struct host *host_new(const struct host_parts *parts, struct kg_err *err)
     host->plugins_dir = host_real_path(parts->config->plugins_dir[0] ? parts->config->plugins_dir
                                                                      : parts->paths->plugins_dir);
     host->local = host_secrets_open(host, err) == 0 ? host_load_local(host, err) : NULL;
-    bool has_state =
-        host->local != NULL &&
-        host_cluster_join(host->config, host->local, host->paths, &host->cluster, err) == 0;
+    bool has_state = host->local != NULL && host_cluster_join(host->config, host->local,
+                                                              host->paths, &host->shared, err) == 0;
     host->keeper = has_state ? state_keeper_new(host->loop, parts->paths->state_db, err) : NULL;
-    if (host->keeper != NULL && host_choices_open(host, err) == 0 &&
-        host_script_grants_open(host, err) == 0)
+    if (host->keeper != NULL && host_cluster_open(host, err) == 0 &&
+        host_choices_open(host, err) == 0 && host_script_grants_open(host, err) == 0)
         host->audit = open_audit(host, err);
     if (host->audit == NULL) {
         host_free(host);
@@ -446,6 +446,7 @@ void host_free(struct host *host)
     audit_close(host->audit);
     host_events_free(host->events);
     loop_worker_free(host->reader);
+    cluster_free(host->nodes);
     state_keeper_free(host->keeper);
     host_choices_free(host);
     host_script_grants_free(host);
@@ -455,7 +456,7 @@ void host_free(struct host *host)
     host_secrets_close(host);
     if (host->search_worker != NULL)
         loop_worker_free(host->search_worker);
-    state_cluster_leave(host->cluster); /* every handle is closed */
+    state_cluster_leave(host->shared); /* every handle is closed */
     free(host->plugins_dir);
     free(host->storage_dir);
     free(host->stop_reason);
@@ -463,6 +464,11 @@ void host_free(struct host *host)
 }
 
 /* -- what others ask --------------------------------------------------------------------------- */
+
+struct cluster *host_nodes(const struct host *host)
+{
+    return host->nodes;
+}
 
 struct loop *host_loop(struct host *host)
 {

@@ -18,6 +18,7 @@
 #include "supervisor/supervisor.h"
 #include "trace/trace.h"
 
+struct cluster;
 struct host;
 
 struct host_parts {
@@ -42,6 +43,8 @@ void host_start(struct host *host);
 void host_stop(struct host *host, const char *reason, void (*on_stopped)(void *data), void *data);
 void host_free(struct host *host); /* after on_stopped */
 
+/* Who else shares the state; NULL: nobody does, it is all in kaged.db. */
+struct cluster *host_nodes(const struct host *host);
 struct loop *host_loop(struct host *host);
 struct audit *host_audit(struct host *host);
 struct state_keeper *host_keeper(struct host *host);

@@ -22,7 +22,8 @@ struct host {
     const struct config_paths *paths;
     struct config *config;          /* owned */
     struct local *local;            /* owned */
-    struct state_cluster *cluster;  /* owned; NULL: all of the state is in kaged.db */
+    struct state_cluster *shared;   /* owned; NULL: all of the state is in kaged.db */
+    struct cluster *nodes;          /* owned; the same */
     struct state_keeper *keeper;    /* owned; all that outlives the daemon goes there */
     struct kg_map *choices;         /* owned; see choices.c */
     struct kg_map *failures;        /* owned, like its texts: why processes failed; the same */

@@ -54,7 +54,10 @@ static bool is_one_too_many(const struct http_connection *connection)
     const struct http_server *server = connection->server;
     size_t tcp = server->tcp_count - server->tcp_apart_count;
     size_t all = server->connection_count - server->apart_count;
-    size_t of_kind = connection->source.tcp ? tcp : all - tcp;
+    size_t nodes = server->node_count;
+    size_t of_kind = connection->source.is_node ? nodes
+                     : connection->source.tcp   ? tcp
+                                                : all - tcp - nodes;
     return of_kind > server->limits.connections;
 }
 
@@ -70,23 +73,45 @@ static int accept_find_source(struct http_connection *connection)
     return 0;
 }
 
+static void accept_let_in(struct http_connection *connection)
+{
+    struct kg_err err;
+    if (is_one_too_many(connection)) {
+        kg_fail(&err, KG_E_BUSY, "there are %zu connections already",
+                connection->server->limits.connections);
+        refuse_client(connection, 503, &err);
+        return;
+    }
+    connection->let_in = true;
+    http_connection_tell(connection, NATIVE_TRANSPORT_CONNECTED);
+    http_connection_settle(connection);
+}
+
 void http_connection_accept(struct http_server *server, uv_stream_t *listener)
 {
-    struct http_connection *connection = http_connection_new(server, listener);
+    const struct http_source source = {.tcp = listener->type == UV_TCP};
+    struct http_connection *connection = http_connection_new(server, source);
     if (uv_accept(listener, http_connection_stream(connection)) < 0 ||
         (connection->source.tcp && accept_find_source(connection) < 0)) {
         http_connection_close(connection);
         return;
     }
     struct kg_err err;
-    if (!connection->source.tcp && check_peer(connection, &err) < 0) {
+    if (!connection->source.tcp && check_peer(connection, &err) < 0)
         refuse_client(connection, 0, &err);
-    } else if (is_one_too_many(connection)) {
-        kg_fail(&err, KG_E_BUSY, "there are %zu connections already", server->limits.connections);
-        refuse_client(connection, 503, &err);
-    } else {
-        connection->let_in = true;
-        http_connection_tell(connection, NATIVE_TRANSPORT_CONNECTED);
-        http_connection_settle(connection);
+    else
+        accept_let_in(connection);
+}
+
+void http_connection_take_node(struct http_server *server, int fd, const char *node)
+{
+    struct http_source source = {.is_node = true};
+    kg_str_copy(kg_str(node), source.node, sizeof(source.node));
+    struct http_connection *connection = http_connection_new(server, source);
+    if (!server->stopped && uv_pipe_open(&connection->socket.pipe, fd) == 0) {
+        accept_let_in(connection);
+        return;
     }
+    kg_close(&fd);
+    http_connection_close(connection);
 }

@@ -74,7 +74,9 @@ struct http_auth *http_auth_new(struct loop *loop, const struct http_auth_option
     auth->attempts.audit = options->audit;
     auth->accepted = kg_map_new();
     http_auth_set_limits(auth, limits);
-    if (http_credentials_load(&auth->credentials, options->keeper, err) == 0)
+    auth->credentials.on_gone = options->on_gone;
+    auth->credentials.data = options->data;
+    if (http_credentials_load(&auth->credentials, options->keeper, options->nodes, err) == 0)
         return auth;
     http_auth_free(auth);
     return NULL;
@@ -510,6 +512,8 @@ int http_auth_check(struct http_server *server, const struct http_source *source
     struct http_auth *auth = server->auth;
     struct kg_err err = {0};
     const char *via = "none";
+    if (source->is_node)
+        return http_nodes_check(server, source, request);
     if (!source->tcp) {
         request->via = HTTP_VIA_UNIX;
         request->scopes = HTTP_SCOPES_ALL;

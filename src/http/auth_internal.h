@@ -2,6 +2,7 @@
 #ifndef KAGED_HTTP_AUTH_INTERNAL_H
 #define KAGED_HTTP_AUTH_INTERNAL_H
 
+#include "cluster/cluster.h"
 #include "http/internal.h"
 
 #define HTTP_SECRET_BYTES   32
@@ -80,9 +81,13 @@ struct http_credentials {
     struct http_credential **items; /* owned, the oldest first */
     size_t count;
     struct kg_map *by_hash;
+    struct cluster_follow follow;   /* what other nodes change */
+    struct http_credentials *fresh; /* owned; what that has read */
+    void (*on_gone)(void *data);    /* some were taken back by another node; may be NULL */
+    void *data;
 };
 int http_credentials_load(struct http_credentials *credentials, struct state_keeper *keeper,
-                          struct kg_err *err);
+                          struct cluster *nodes_or_null, struct kg_err *err);
 void http_credentials_free(struct http_credentials *credentials);
 /* What the secret belongs to, also if it has expired; NULL: to nothing of this kind. */
 struct http_credential *http_credentials_find(const struct http_credentials *credentials,

@@ -64,7 +64,7 @@ static void connection_dispatch(struct http_connection *connection)
         http_request_identify(request);
     if (request->refusal != NULL || http_body_check(connection->server, request) < 0)
         http_reply_error(request, &request->refusal->err);
-    else if (!http_hold(request))
+    else if (!http_nodes_take(request) && !http_hold(request))
         http_handle(request);
 }
 
@@ -371,14 +371,15 @@ static void link_connection(struct http_connection *connection)
     server->connections = connection;
     server->connection_count++;
     server->tcp_count += connection->source.tcp;
+    server->node_count += connection->source.is_node;
 }
 
-struct http_connection *http_connection_new(struct http_server *server, const uv_stream_t *listener)
+struct http_connection *http_connection_new(struct http_server *server, struct http_source source)
 {
     struct http_connection *connection = kg_alloc(sizeof(*connection));
     connection->server = server;
     connection->task.run = connection_on_task;
-    connection->source.tcp = listener->type == UV_TCP;
+    connection->source = source;
     if (connection->source.tcp)
         uv_tcp_init(loop_uv(server->loop), &connection->socket.tcp);
     else
@@ -392,7 +393,7 @@ struct http_connection *http_connection_new(struct http_server *server, const uv
 void http_connection_set_apart(struct http_connection *connection, bool apart)
 {
     struct http_server *server = connection->server;
-    if (connection->apart == apart)
+    if (connection->apart == apart || connection->source.is_node)
         return;
     connection->apart = apart;
     server->apart_count += apart ? 1 : (size_t)-1;
@@ -411,6 +412,7 @@ static void unlink_connection(struct http_connection *connection)
         server->connections = connection->next;
     server->connection_count--;
     server->tcp_count -= connection->source.tcp;
+    server->node_count -= connection->source.is_node;
     http_connection_set_apart(connection, false);
 }
 

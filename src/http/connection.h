@@ -75,9 +75,8 @@ static inline size_t http_connection_waiting(const struct http_connection *conne
 /* -- connection.c --------------------------------------------------------------------------------
  */
 
-/* Puts one together for what waits at the listener; it is in the server's list. */
-struct http_connection *http_connection_new(struct http_server *server,
-                                            const uv_stream_t *listener);
+/* Puts one together for what comes from there; it is in the server's list. */
+struct http_connection *http_connection_new(struct http_server *server, struct http_source source);
 /* Takes every step that can be taken now. */
 void http_connection_advance(struct http_connection *connection);
 /* What is to be done once no step can be taken at once. */

@@ -99,21 +99,77 @@ static void credentials_take_stored(void *data, const struct state_credential *s
     credentials_keep(data, credential);
 }
 
+static void credentials_clear(struct http_credentials *credentials)
+{
+    for (size_t i = 0; i < credentials->count; i++)
+        credential_free(credentials->items[i]);
+    free(credentials->items);
+    kg_map_free(credentials->by_hash);
+}
+
+/* -- what other nodes change ------------------------------------------------------------------- */
+
+static int credentials_read(struct cluster_follow *follow, struct state *state, struct kg_err *err)
+{
+    struct http_credentials *credentials = KG_CONTAINER(follow, struct http_credentials, follow);
+    credentials->fresh = kg_alloc(sizeof(*credentials->fresh));
+    credentials->fresh->by_hash = kg_map_new();
+    return state_credentials(state, credentials_take_stored, credentials->fresh, err);
+}
+
+/* What is on its way to the disk, or off it, is this node's own doing, and stays as it is. */
+static void credentials_merge(struct http_credentials *credentials, struct http_credentials *fresh)
+{
+    bool any_gone = false;
+    for (size_t i = credentials->count; i-- > 0;) {
+        struct http_credential *item = credentials->items[i];
+        if (!item->counts || kg_map_get(fresh->by_hash, credentials_key_of(item)) != NULL)
+            continue;
+        credentials_forget(credentials, item);
+        any_gone = true;
+    }
+    size_t left = 0;
+    for (size_t i = 0; i < fresh->count; i++) {
+        if (kg_map_get(credentials->by_hash, credentials_key_of(fresh->items[i])) == NULL)
+            credentials_keep(credentials, fresh->items[i]);
+        else
+            fresh->items[left++] = fresh->items[i];
+    }
+    fresh->count = left;
+    if (any_gone && credentials->on_gone != NULL)
+        credentials->on_gone(credentials->data);
+}
+
+static void credentials_take(struct cluster_follow *follow, bool take)
+{
+    struct http_credentials *credentials = KG_CONTAINER(follow, struct http_credentials, follow);
+    struct http_credentials *fresh = kg_steal(&credentials->fresh);
+    if (fresh == NULL)
+        return;
+    if (take)
+        credentials_merge(credentials, fresh);
+    credentials_clear(fresh);
+    free(fresh);
+}
+
 int http_credentials_load(struct http_credentials *credentials, struct state_keeper *keeper,
-                          struct kg_err *err)
+                          struct cluster *nodes_or_null, struct kg_err *err)
 {
     credentials->keeper = keeper;
     credentials->by_hash = kg_map_new();
-    return state_credentials(state_keeper_state(keeper), credentials_take_stored, credentials, err);
+    int result =
+        state_credentials(state_keeper_state(keeper), credentials_take_stored, credentials, err);
+    credentials->follow.read = credentials_read;
+    credentials->follow.take = credentials_take;
+    cluster_follow_begin(&credentials->follow, nodes_or_null, keeper, 1 << CLUSTER_CREDENTIAL);
+    return result;
 }
 
 void http_credentials_free(struct http_credentials *credentials)
 {
     state_keeper_drain(credentials->keeper); /* which still speaks of them */
-    for (size_t i = 0; i < credentials->count; i++)
-        credential_free(credentials->items[i]);
-    free(credentials->items);
-    kg_map_free(credentials->by_hash);
+    cluster_follow_end(&credentials->follow);
+    credentials_clear(credentials);
 }
 
 /* -- finding ----------------------------------------------------------------------------------- */

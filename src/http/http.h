@@ -24,6 +24,14 @@ struct http_parameter {
     const char *meaning;
 };
 
+/* Whom what a route is about belongs to: the node that has it answers, see nodes.c. */
+enum http_of {
+    HTTP_OF_NOBODY,       /* any node answers */
+    HTTP_OF_PROJECT,      /* that {id} of the path, or the query's project, names; none: any node */
+    HTTP_OF_SESSION,      /* that {id} names: the node that has its project */
+    HTTP_OF_ORCHESTRATOR, /* that {instance_id} or X-INSTANCE-ID names */
+};
+
 /* One row is the whole truth about one route. */
 struct http_route {
     const char *method;     /* "GET" */
@@ -42,6 +50,7 @@ struct http_route {
     bool at_once;                         /* it waits for nothing */
     bool passes_body; /* it is passed on as the bytes that came, and checked by who takes them */
     bool streams; /* the handler runs before the body is there, and reads it by http_read_body */
+    enum http_of of;
 };
 extern const struct http_route http_routes[];
 extern const size_t http_route_count;
@@ -126,6 +135,7 @@ enum http_auth_mode {
     HTTP_AUTH_INSECURE, /* everybody on this machine */
 };
 struct catalog;
+struct cluster;
 struct http_auth_options {
     struct state_keeper *keeper;   /* borrowed: where tokens and sessions are kept */
     struct audit *audit;           /* borrowed */
@@ -133,7 +143,10 @@ struct http_auth_options {
     const struct catalog *catalog; /* borrowed: who tokens belong to */
     const char *launch_file;       /* run/launch-url */
     enum http_auth_mode mode;
-    struct kg_str nonce; /* the proxy's secret */
+    struct kg_str nonce;   /* the proxy's secret */
+    struct cluster *nodes; /* borrowed: who else makes tokens and takes them back; may be NULL */
+    void (*on_gone)(void *data); /* another node has taken some back; may be NULL */
+    void *data;
 };
 /* What a reload can change. */
 struct http_auth_limits {
@@ -147,8 +160,37 @@ struct http_auth *http_auth_new(struct loop *loop, const struct http_auth_option
 void http_auth_set_limits(struct http_auth *auth, const struct http_auth_limits *limits);
 void http_auth_free(struct http_auth *auth); /* after the server; takes NULL */
 void http_server_set_auth(struct http_server *server, struct http_auth *auth); /* borrowed */
+/* Credentials were taken back: connections that outlive their request look whether they may stay.
+ */
+void http_server_doubt(struct http_server *server);
 /* Leaves a launch URL in its file, if this is the way in. */
 int http_server_offer_launch(struct http_server *server, struct kg_err *err);
+
+/* -- other nodes: who answers instead of us, and for whom we do; see nodes.c ------------------- */
+
+struct link_keys;
+/* Who has what, as far as this node knows. */
+struct http_nodes_place {
+    /* The node that has the project; NULL: this one has it, or may. Until the next turn. */
+    const char *(*holder)(void *data, const char *project);
+    /* Where that node is reached; NULL: it is away. Until the next turn. */
+    const char *(*address)(void *data, const char *node);
+    void *data;
+};
+struct http_nodes_options {
+    const char *node;             /* our own name */
+    const char *listen;           /* where other nodes connect */
+    const char *address;          /* as they can reach it; "": as it listens */
+    const struct link_keys *keys; /* copied */
+    struct audit *audit;          /* borrowed, or NULL */
+    struct http_nodes_place place;
+};
+struct http_nodes;
+/* Listens from then on. It is the server's, which frees it. */
+struct http_nodes *http_nodes_new(struct http_server *server,
+                                  const struct http_nodes_options *options, struct kg_err *err);
+/* Where others find this node. */
+const char *http_nodes_address(const struct http_nodes *nodes);
 
 /* -- requests ---------------------------------------------------------------------------------- */
 

@@ -3,6 +3,7 @@
 #define KAGED_HTTP_INTERNAL_H
 
 #include "catalog/catalog.h"
+#include "cluster/link.h"
 #include "http/http.h"
 #include "projects/projects.h"
 
@@ -47,6 +48,7 @@ struct http_server {
     struct mcp *mcp;           /* the same */
     struct catalog *catalog;   /* the same */
     struct native *native;     /* borrowed, or NULL */
+    struct http_nodes *nodes;  /* the same: NULL: there are no others */
     struct http_limits limits;
     const struct http_route *routes;
     size_t route_count;
@@ -64,6 +66,7 @@ struct http_server {
     size_t tcp_count;       /* connections over TCP: they have a bound of their own */
     size_t apart_count;     /* those that carry a stream, which is bounded elsewhere, of all ... */
     size_t tcp_apart_count; /* ... and of those over TCP */
+    size_t node_count;      /* connections of other nodes, which are counted by themselves */
 
     uv_pipe_t listener;
     char *path; /* owned; NULL unless listening */
@@ -95,9 +98,6 @@ int http_server_check_peer(const struct http_server *server, int fd, const struc
 void http_server_on_connection(uv_stream_t *listener, int status);
 /* libuv has let go of one handle. */
 void http_server_handle_closed(struct http_server *server);
-/* Credentials were taken back: connections that outlive their request look whether they may stay.
- */
-void http_server_doubt(struct http_server *server);
 
 /* -- connections: accept.c, connection.c, parse.c, write.c ------------------------------------- */
 
@@ -105,16 +105,20 @@ struct http_connection;
 /* Where a connection comes from. */
 struct http_source {
     bool tcp;
-    char text[HTTP_SOURCE_TEXT]; /* its address; "" over the unix socket */
+    bool is_node;                 /* it comes from another node, by kaged-link */
+    char node[LINK_NODE_MAX + 1]; /* which one; "": one that is not of the cluster yet */
+    char text[HTTP_SOURCE_TEXT];  /* its address; "" over the unix socket */
     /* What failed attempts are counted by: all of this machine is one, as is an IPv6 network. */
     unsigned char key[HTTP_SOURCE_KEY];
 };
 static inline const char *http_transport(const struct http_source *source)
 {
-    return source->tcp ? "tcp" : "unix";
+    return source->is_node ? "node" : source->tcp ? "tcp" : "unix";
 }
 void http_source_of(const struct sockaddr *address, struct http_source *ret_source);
 
+/* Takes a connection that another node made; "": one that is not of the cluster yet. */
+void http_connection_take_node(struct http_server *server, int fd, const char *node);
 /* Takes the connection that waits at the listener. */
 void http_connection_accept(struct http_server *server, uv_stream_t *listener);
 struct http_server *http_connection_server(const struct http_connection *connection);
@@ -209,6 +213,7 @@ struct http_request {
     char principal[CATALOG_ID_TEXT];     /* whose the token is; "": the operator's own */
     char request_id[HTTP_REQUEST_ID_MAX + 1];
     char traceparent[KG_TRACEPARENT_TEXT]; /* "": it came with none that is one */
+    bool passed;                           /* by another node, which knows who asks */
     struct host_asker *asker;              /* a reference; NULL: nobody wanted it yet */
 
     struct kg_buf head;
@@ -488,6 +493,8 @@ http_handler_fn http_handle_members;
 http_handler_fn http_handle_member_add;
 http_handler_fn http_handle_member_change;
 http_handler_fn http_handle_member_remove;
+http_handler_fn http_handle_cluster_token;
+http_handler_fn http_handle_cluster_join;
 
 /* -- stream.c ---------------------------------------------------------------------------------- */
 
@@ -509,6 +516,15 @@ struct schema **http_bodies_new(const struct http_route *routes, size_t count);
 void http_bodies_free(struct schema **bodies, size_t count);
 /* Reads and checks the body as the row says; refuses the request if it does not fit. */
 int http_body_check(const struct http_server *server, struct http_request *request);
+
+/* -- nodes.c ----------------------------------------------------------------------------------- */
+
+void http_nodes_free(struct http_nodes *nodes); /* takes NULL */
+/* Whether a request of another node may go on, and for whom it is; it is refused otherwise. */
+int http_nodes_check(struct http_server *server, const struct http_source *source,
+                     struct http_request *request);
+/* True: another node has what it is about, and is asked; or it has to be found out who has it. */
+bool http_nodes_take(struct http_request *request);
 
 /* Has the handler of its row answer it. */
 void http_handle(struct http_request *request);

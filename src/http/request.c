@@ -577,7 +577,8 @@ static void put_flat_error(struct kg_json_writer *writer, const struct kg_err *e
 void http_reply_problems(struct http_request *request, const struct kg_err *err,
                          const struct kg_problems *problems_or_null)
 {
-    if (err->code == KG_E_DATABASE_AWAY)
+    if (err->code == KG_E_DATABASE_AWAY || err->code == KG_E_ELSEWHERE ||
+        err->code == KG_E_NODE_AWAY)
         http_add_header(request, "Retry-After", AWAY_RETRY_SEC);
     const struct kg_error_row *row = kg_error_row(err->code);
     int refused = request->refusal ? request->refusal->status : 0;

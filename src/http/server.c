@@ -230,6 +230,7 @@ void http_server_free(struct http_server *server, void (*on_freed)(void *data), 
     http_server_stop(server);
     while (server->connections != NULL)
         http_connection_close(server->connections);
+    http_nodes_free(server->nodes);
     server->freed = true;
     server->on_freed = on_freed;
     server->data = data;

@@ -4,6 +4,8 @@
  */
 #include "http/internal.h"
 
+#include "base/url.h"
+
 #include <arpa/inet.h>
 #include <errno.h>
 #include <netinet/in.h>
@@ -24,32 +26,15 @@ static bool tcp_is_loopback(const union address *address)
     return IN6_IS_ADDR_LOOPBACK(&address->v6.sin6_addr);
 }
 
-/* Host and port of "127.0.0.1:7777" and "[::1]:7777"; false if it is neither. */
-static bool tcp_split(const char *bind, char ret_host[INET6_ADDRSTRLEN], int64_t *ret_port)
-{
-    const char *colon = strrchr(bind, ':');
-    if (colon == NULL || !kg_str_to_int(kg_str(colon + 1), ret_port) || *ret_port < 0 ||
-        *ret_port > UINT16_MAX)
-        return false;
-    struct kg_str host = {bind, (size_t)(colon - bind)};
-    bool bracket = host.length > 2 && bind[0] == '[' && colon[-1] == ']';
-    if (bracket)
-        host = (struct kg_str){bind + 1, host.length - 2};
-    if (host.length >= INET6_ADDRSTRLEN || !bracket != (memchr(bind, ':', host.length) == NULL))
-        return false;
-    snprintf(ret_host, INET6_ADDRSTRLEN, "%.*s", KG_STR_ARG(host));
-    return true;
-}
-
 static int tcp_read_address(const char *bind, union address *ret_address, struct kg_err *err)
 {
-    char host[INET6_ADDRSTRLEN];
-    int64_t port = 0;
+    kg_auto(kg_free) char *host = NULL;
+    uint16_t port = 0;
     *ret_address = (union address){0};
-    if (tcp_split(bind, host, &port)) {
+    if (kg_address_split(bind, &host, &port)) {
         const char *number = strcmp(host, "localhost") == 0 ? "127.0.0.1" : host;
-        if (uv_ip4_addr(number, (int)port, &ret_address->v4) == 0 ||
-            uv_ip6_addr(number, (int)port, &ret_address->v6) == 0)
+        if (uv_ip4_addr(number, port, &ret_address->v4) == 0 ||
+            uv_ip6_addr(number, port, &ret_address->v6) == 0)
             return 0;
     }
     kg_fail(err, KG_E_INVALID_CONFIG, "daemon.bind is \"%s\", which is not an address and a port",

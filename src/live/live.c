@@ -252,10 +252,13 @@ bool live_run_cancel(struct live_session *live, const struct kg_err *why)
 
 /* -- all of them ------------------------------------------------------------------------------- */
 
-static void live_let_go(struct live_session *live, const char *project_id)
+static void live_let_go(struct live_session *live, const char *project_id,
+                        const struct kg_err *why_or_null)
 {
-    struct kg_err why;
-    kg_fail(&why, KG_E_CONFLICT, "session %s: project %s was unloaded", live->id.text, project_id);
+    struct kg_err why = why_or_null != NULL ? *why_or_null : (struct kg_err){0};
+    if (why_or_null == NULL)
+        kg_fail(&why, KG_E_CONFLICT, "session %s: project %s was unloaded", live->id.text,
+                project_id);
     live->entered = false;
     live->leaving = true;
     live_tell_awake(live);
@@ -263,23 +266,28 @@ static void live_let_go(struct live_session *live, const char *project_id)
     live_run_cancel(live, &why);
 }
 
+void sessions_let_go(struct sessions *sessions, const char *project,
+                     const struct kg_err *why_or_null)
+{
+    struct kg_str key;
+    void *value;
+    for (size_t at = 0; kg_map_next(sessions->live, &at, &key, &value);) {
+        struct live_session *live = value;
+        if (strcmp(live->project_id, project) != 0)
+            continue;
+        live_hold(live);
+        live_let_go(live, project, why_or_null);
+        live_release(live);
+    }
+}
+
 /* A project that is gone has no sessions left. */
 static void live_on_project_change(struct projects_listener *listener, const char *id,
                                    struct projects_entry *project_or_null)
 {
     struct sessions *sessions = KG_CONTAINER(listener, struct sessions, listener);
-    if (project_or_null != NULL)
-        return;
-    struct kg_str key;
-    void *value;
-    for (size_t at = 0; kg_map_next(sessions->live, &at, &key, &value);) {
-        struct live_session *live = value;
-        if (strcmp(live->project_id, id) != 0)
-            continue;
-        live_hold(live);
-        live_let_go(live, id);
-        live_release(live);
-    }
+    if (project_or_null == NULL)
+        sessions_let_go(sessions, id, NULL);
 }
 
 struct sessions *sessions_new(const struct sessions_parts *parts, struct kg_err *err)

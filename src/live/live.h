@@ -25,6 +25,10 @@ void sessions_when_stopped(struct sessions *sessions, void (*on_stopped)(void *d
 /* Stops, and finishes what was written. Before the host is freed. Takes NULL. */
 void sessions_free(struct sessions *sessions);
 
+/* Sessions of the project are forgotten here, and turns of them end: they may go on elsewhere. */
+void sessions_let_go(struct sessions *sessions, const char *project,
+                     const struct kg_err *why_or_null);
+
 /* A model that is not in local.toml, for who may know the alias; see models_bring. */
 void sessions_bring_model(struct sessions *sessions, const char *alias, struct local *own_or_null);
 
@@ -67,6 +71,8 @@ struct sessions_list_query {
     struct kg_str operator_id;               /* of a project's: only his; data NULL: anybody's */
     size_t limit;                            /* 0: as many as a page holds */
 };
+/* The id of its project, as the text of the answer; KG_E_NOT_FOUND: there is no such session. */
+void sessions_project(struct sessions *sessions, const struct sessions_request *request);
 /* {"sessions":[Session],"more"} */
 void sessions_list(struct sessions *sessions, const struct sessions_request *request,
                    const struct sessions_list_query *query);

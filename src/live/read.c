@@ -123,6 +123,23 @@ void sessions_show(struct sessions *sessions, const struct sessions_request *req
         live_op_read(&listing->op, live_read_run_show, answer_show);
 }
 
+static int live_read_run_project(struct session_job *job, struct state *state, struct kg_err *err)
+{
+    struct live_op *op = KG_CONTAINER(job, struct live_op, work.job);
+    kg_auto(session_clear) struct session session = {0};
+    int result = session_find(state, kg_str(op->session), &session, err);
+    if (result == 0)
+        kg_buf_text(&op->json, session.project_id);
+    return result;
+}
+
+void sessions_project(struct sessions *sessions, const struct sessions_request *request)
+{
+    struct live_op *op = live_op_new(sizeof(*op), sessions, request, NULL);
+    if (live_op_admit(op, false))
+        live_op_read(op, live_read_run_project, live_op_answer);
+}
+
 /* -- entries ----------------------------------------------------------------------------------- */
 
 struct paging {

@@ -2,6 +2,7 @@
 #ifndef KAGED_MCP_INTERNAL_H
 #define KAGED_MCP_INTERNAL_H
 
+#include "cluster/cluster.h"
 #include "host/offers.h"
 #include "host/process.h"
 #include "mcp/mcp.h"
@@ -162,12 +163,14 @@ struct mcp_call {
 };
 
 struct mcp {
-    struct host *host;         /* borrowed */
-    struct kg_map *by_id;      /* sessions */
-    struct kg_map *profiles;   /* owned, like its values; see profiles.c */
-    struct kg_map *marks;      /* owned; the values only say which */
-    struct kg_map *prompts;    /* owned; a map of names for each plugin; see offers.c */
-    struct mcp_index *indexes; /* owned; see search.c */
+    struct host *host;            /* borrowed */
+    struct kg_map *by_id;         /* sessions */
+    struct kg_map *profiles;      /* owned, like its values; see profiles.c */
+    struct kg_map *marks;         /* owned; the values only say which */
+    struct cluster_follow follow; /* what other nodes change of both */
+    struct mcp *fresh;            /* owned; these two, as that has read them */
+    struct kg_map *prompts;       /* owned; a map of names for each plugin; see offers.c */
+    struct mcp_index *indexes;    /* owned; see search.c */
     struct mcp_client *clients;
     struct mcp_exchange *exchanges; /* that wait for something, or carry a stream */
     struct mcp_call *calls;

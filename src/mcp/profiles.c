@@ -304,15 +304,57 @@ static void profiles_take_stored(void *data, const struct state_mcp_setting *set
         kind->set(mcp, kg_str(setting->name), doc->root);
 }
 
-int mcp_profiles_open(struct mcp *mcp, struct kg_err *err)
+static int profiles_read(struct mcp *mcp, struct state *state, struct kg_err *err)
 {
     mcp->profiles = kg_map_new();
     mcp->marks = kg_map_new();
-    return state_mcp_settings(state_keeper_state(host_keeper(mcp->host)), profiles_take_stored, mcp,
-                              err);
+    return state_mcp_settings(state, profiles_take_stored, mcp, err);
+}
+
+static int profiles_read_again(struct cluster_follow *follow, struct state *state,
+                               struct kg_err *err)
+{
+    struct mcp *mcp = KG_CONTAINER(follow, struct mcp, follow);
+    mcp->fresh = kg_alloc(sizeof(*mcp->fresh));
+    return profiles_read(mcp->fresh, state, err);
+}
+
+static void profiles_clear(struct mcp *mcp);
+
+static void profiles_take(struct cluster_follow *follow, bool take)
+{
+    struct mcp *mcp = KG_CONTAINER(follow, struct mcp, follow);
+    struct mcp *fresh = kg_steal(&mcp->fresh);
+    if (fresh == NULL)
+        return;
+    if (take) {
+        struct mcp old = {.profiles = mcp->profiles, .marks = mcp->marks};
+        mcp->profiles = fresh->profiles;
+        mcp->marks = fresh->marks;
+        profiles_clear(&old);
+    } else {
+        profiles_clear(fresh);
+    }
+    free(fresh);
+}
+
+int mcp_profiles_open(struct mcp *mcp, struct kg_err *err)
+{
+    struct state_keeper *keeper = host_keeper(mcp->host);
+    int result = profiles_read(mcp, state_keeper_state(keeper), err);
+    mcp->follow.read = profiles_read_again;
+    mcp->follow.take = profiles_take;
+    cluster_follow_begin(&mcp->follow, host_nodes(mcp->host), keeper, 1 << CLUSTER_MCP_SETTING);
+    return result;
 }
 
 void mcp_profiles_close(struct mcp *mcp)
+{
+    cluster_follow_end(&mcp->follow);
+    profiles_clear(mcp);
+}
+
+static void profiles_clear(struct mcp *mcp)
 {
     struct kg_str name;
     void *profile;

@@ -425,6 +425,22 @@ static int carry_check_start(struct carry *carry, enum state_cluster_start start
                                     : "without --existing one is made");
 }
 
+/* What is on a disk is on this node's. */
+static int carry_pin(struct postgres *postgres, struct kg_err *err)
+{
+    static const char *const pinned[] = {"project", "consent", "session_restore"};
+    for (size_t i = 0; i < KG_COUNT(pinned); i++) {
+        kg_auto(kg_free) char *sql =
+            kg_format("UPDATE kaged.%s SET node = $1::text WHERE node = ''", pinned[i]);
+        PGresult *rows =
+            postgres_ask(postgres, sql, "write whose it is", postgres->target->node, NULL, err);
+        if (rows == NULL)
+            return -EIO;
+        postgres->pq->PQclear(rows);
+    }
+    return 0;
+}
+
 /* The note is there before the commit: a home that is cut off in between is told to begin anew. */
 static int init_within(struct carry *carry, const char *place, enum state_cluster_start start,
                        struct kg_err *err)
@@ -438,6 +454,8 @@ static int init_within(struct carry *carry, const char *place, enum state_cluste
         result = sqlite_script(carry, "BEGIN", err);
     if (result == 0 && start == STATE_CLUSTER_FROM_LOCAL)
         result = carry_all(carry, true, err);
+    if (result == 0 && start == STATE_CLUSTER_FROM_LOCAL)
+        result = carry_pin(carry->postgres, err);
     if (result == 0)
         result = state_cluster_note(place, name, err);
     if (result == 0)

@@ -1,14 +1,16 @@
 /*
- * Which daemon has a cluster's database. Three locks of the database, which end with the connection
- * that holds them, and one row decide it:
+ * A daemon's part in a cluster's database. Locks of the database, which end with the connection
+ * that holds them, and the node's row decide it:
  *
- *   1  held by the guard, a thread with a connection of its own, for as long as the daemon lives
- *   2  shared by every other connection of that daemon; who takes the database over has it alone
- *      for a moment, so that by then no connection of the one before is left
- *   3  held by who brings the schema up to date (postgres_schema.c)
+ *   1     had by the guard, a thread with a connection of its own, for as long as the daemon lives
+ *   2     shared by every other connection of daemons; who carries the state has both alone
+ *   3     had by who brings the schema up to date (postgres_schema.c)
+ *   node  the same as 1, under the node's name: there is one daemon of that name
+ *   lane  shared by its other connections; a daemon that starts has it alone for a moment, so that
+ *         by then no connection of the life before is left
  *
- * The row says whose life had the database last. A connection is used only if that is ours, so what
- * a daemon has in memory is what the database had when nobody else wrote to it.
+ * The row says whose life the node's name had last. A connection is used only if that is ours, and
+ * tells the database so: kaged.life is what sessions are fenced by (pg/v3.sql).
  */
 #include "state/postgres.h"
 
@@ -21,16 +23,29 @@
 #include <unistd.h>
 
 #define LOCK_KEY       "1801545573"
-#define BEAT_MS        2000
+#define BEATS          5 /* in the time that a node lives without one */
 #define TRY_MS         100
 #define LOG_EVERY_MS   5000
 #define TAKE_MS        10000 /* for what a daemon that was killed has left open */
 #define NOTE_BYTES_MAX 128
 
+/* $1: the node, $2: the life. */
+#define NAMED(what) "hashtextextended('kaged " what " ' || $1::text, 0)"
+static const char guard_lock[] =
+    "pg_try_advisory_lock(" LOCK_KEY ", 1) AND pg_try_advisory_lock(" NAMED("node") ")";
+static const char lane_lock[] =
+    "pg_try_advisory_lock_shared(" LOCK_KEY ", 2) AND "
+    "pg_try_advisory_lock_shared(" NAMED("lane") "), set_config('kaged.node', $1::text, false), "
+                                                 "set_config('kaged.life', $2::text, false)";
+static const char lanes_gone[] = "pg_try_advisory_lock(" NAMED("lane") ")";
+static const char carry_locks[] =
+    "pg_try_advisory_lock(" LOCK_KEY ", 1) AND pg_try_advisory_lock(" LOCK_KEY ", 2)";
+
 struct state_cluster {
     char *place; /* kaged.db */
     char *program;
     struct kg_id incarnation;
+    uint64_t lives_ms; /* for which this node is taken as alive after each sign of it */
     struct postgres_target lanes, own;
     struct postgres guard; /* the thread's, once it runs */
     pthread_t thread;
@@ -42,6 +57,16 @@ struct state_cluster {
 };
 
 static _Atomic(struct state_cluster *) joined;
+
+const char *state_cluster_life(const struct state_cluster *cluster)
+{
+    return cluster->incarnation.text;
+}
+
+struct postgres_target *state_cluster_lanes(struct state_cluster *cluster)
+{
+    return &cluster->lanes;
+}
 
 struct postgres_target *state_cluster_target(const char *place)
 {
@@ -112,11 +137,14 @@ int state_cluster_note(const char *place, const char *name_or_null, struct kg_er
 
 /* -- locks ------------------------------------------------------------------------------------- */
 
-static int lock_try(struct postgres *postgres, const char *function, bool *ret_got,
-                    struct kg_err *err)
+/* The texts are the parameters of what is asked for. */
+static int lock_try(struct postgres *postgres, const char *function, const char *life_or_null,
+                    bool *ret_got, struct kg_err *err)
 {
+    bool is_named = strchr(function, '$') != NULL;
     kg_auto(kg_free) char *sql = kg_format("SELECT %s", function);
-    PGresult *rows = postgres_ask(postgres, sql, "lock", NULL, NULL, err);
+    PGresult *rows = postgres_ask(postgres, sql, "lock", is_named ? postgres->target->node : NULL,
+                                  strstr(function, "$2") != NULL ? life_or_null : NULL, err);
     if (rows == NULL)
         return -EAGAIN;
     *ret_got = postgres_int_at(postgres, rows, 0, 0) != 0;
@@ -124,12 +152,13 @@ static int lock_try(struct postgres *postgres, const char *function, bool *ret_g
     return 0;
 }
 
-/* Who has the database, as the row says; *ret_ours tells whether that is this life of ours. */
-static int holder_read(struct postgres *postgres, const char *incarnation, bool *ret_ours,
-                       struct kg_err *err)
+/* Whose the node's name is, as the row says; *ret_ours tells whether that is this life of ours. */
+static int life_read(struct postgres *postgres, const char *incarnation, bool *ret_ours,
+                     struct kg_err *err)
 {
-    PGresult *rows = postgres_ask(postgres, "SELECT incarnation FROM kaged.cluster",
-                                  "read who has it", NULL, NULL, err);
+    PGresult *rows =
+        postgres_ask(postgres, "SELECT incarnation FROM kaged.node WHERE name = $1::text",
+                     "read who is there", postgres->target->node, NULL, err);
     if (rows == NULL)
         return -EAGAIN;
     bool any = postgres->pq->PQntuples(rows) > 0;
@@ -139,24 +168,26 @@ static int holder_read(struct postgres *postgres, const char *incarnation, bool 
     return 0;
 }
 
-/* The node that has it, in a sentence; the connection is of who was refused. */
+/* The node that was seen last, our own name's first; the connection is of who was refused. */
 static int state_cluster_refuse(struct postgres *postgres, struct kg_err *err)
 {
     PGresult *rows =
         postgres_ask(postgres,
-                     "SELECT coalesce(holder, '?'), coalesce(to_char(seen AT TIME ZONE 'UTC', "
-                     "'YYYY-MM-DD\"T\"HH24:MI:SS\"Z\"'), 'never') "
-                     "FROM kaged.cluster LEFT JOIN kaged.node ON node.name = holder",
-                     "read who has it", NULL, NULL, err);
+                     "SELECT name, to_char(seen AT TIME ZONE 'UTC', "
+                     "'YYYY-MM-DD\"T\"HH24:MI:SS\"Z\"'), (name = $1::text)::int "
+                     "FROM kaged.node WHERE stopped = 0 ORDER BY 3 DESC, seen DESC LIMIT 1",
+                     "read who is there", postgres->target->node, NULL, err);
     if (rows == NULL)
         return -EAGAIN;
     bool any = postgres->pq->PQntuples(rows) > 0;
+    bool is_name = any && postgres_int_at(postgres, rows, 0, 2) != 0;
     kg_fail(err, KG_E_CONFLICT,
             "state database %s: the daemon of node %s has it, which was seen at %s",
             postgres->target->shown, any ? postgres_text_at(postgres, rows, 0, 0) : "?",
             any ? postgres_text_at(postgres, rows, 0, 1) : "?");
     postgres->pq->PQclear(rows);
-    kg_hint(err, "stop that one first: a database has one daemon for now");
+    kg_hint(err, is_name ? "stop that one, or give this one another name: cluster.node"
+                         : "stop that one first: a database has one daemon for now");
     return -EBUSY;
 }
 
@@ -167,7 +198,7 @@ static int lock_wait(struct postgres *postgres, const char *function, uint64_t w
     uint64_t until_ms = kg_monotonic_ms() + wait_ms;
     bool got = false;
     int result;
-    while ((result = lock_try(postgres, function, &got, err)) == 0 && !got) {
+    while ((result = lock_try(postgres, function, NULL, &got, err)) == 0 && !got) {
         if (kg_monotonic_ms() >= until_ms)
             return state_cluster_refuse(postgres, err);
         nanosleep(&pause, NULL);
@@ -177,9 +208,7 @@ static int lock_wait(struct postgres *postgres, const char *function, uint64_t w
 
 int state_cluster_lock(struct postgres *postgres, uint64_t wait_ms, struct kg_err *err)
 {
-    int result = lock_wait(postgres, "pg_try_advisory_lock(" LOCK_KEY ", 1)", wait_ms, err);
-    return result < 0 ? result
-                      : lock_wait(postgres, "pg_try_advisory_lock(" LOCK_KEY ", 2)", wait_ms, err);
+    return lock_wait(postgres, carry_locks, wait_ms, err);
 }
 
 /* -- what connections are asked ---------------------------------------------------------------- */
@@ -192,8 +221,8 @@ static void cluster_lose(struct state_cluster *cluster, struct postgres *postgre
     if (!cluster->lost) {
         cluster->lost = true;
         kg_fail(&cluster->cause, KG_E_DATABASE_AWAY,
-                "another daemon has used the database since it was lost, and this one takes no "
-                "work that needs it: %s",
+                "another daemon has had this node's name since the database was lost, and this one "
+                "takes no work that needs it: %s",
                 why.message);
         kg_hint(&cluster->cause, "stop this daemon, or stop the other one and start this one anew");
         kg_log(KG_ERROR_LEVEL, "cluster: %s", cluster->cause.message);
@@ -212,14 +241,14 @@ static int cluster_allow(void *data, struct kg_err *err)
     return lost ? -EBUSY : 0;
 }
 
-/* Of a connection that was just made: it has its lock, and the database is ours. */
+/* Of a connection that was just made: it has its lock, and the node's name is ours. */
 static int cluster_check(struct state_cluster *cluster, struct postgres *postgres,
                          const char *function, struct kg_err *err)
 {
     bool got = false, ours = false;
-    int result = lock_try(postgres, function, &got, err);
+    int result = lock_try(postgres, function, cluster->incarnation.text, &got, err);
     if (result == 0)
-        result = holder_read(postgres, cluster->incarnation.text, &ours, err);
+        result = life_read(postgres, cluster->incarnation.text, &ours, err);
     if (result < 0 || (got && ours))
         return result;
     if (!ours) {
@@ -234,12 +263,12 @@ static int cluster_check(struct state_cluster *cluster, struct postgres *postgre
 
 static int lane_check(struct postgres *postgres, void *data, struct kg_err *err)
 {
-    return cluster_check(data, postgres, "pg_try_advisory_lock_shared(" LOCK_KEY ", 2)", err);
+    return cluster_check(data, postgres, lane_lock, err);
 }
 
 static int guard_check(struct postgres *postgres, void *data, struct kg_err *err)
 {
-    return cluster_check(data, postgres, "pg_try_advisory_lock(" LOCK_KEY ", 1)", err);
+    return cluster_check(data, postgres, guard_lock, err);
 }
 
 /* -- the guard --------------------------------------------------------------------------------- */
@@ -286,7 +315,7 @@ static void *guard_run(void *data)
 {
     struct state_cluster *cluster = data;
     uint64_t away_ms = 0; /* since when; 0: it is there */
-    uint64_t rest_ms = BEAT_MS;
+    uint64_t beat_ms = cluster->lives_ms / BEATS, rest_ms = beat_ms;
     while (guard_rest(cluster, rest_ms)) {
         struct kg_err err = {0};
         bool is_here = guard_beat(cluster, &err) == 0;
@@ -299,7 +328,7 @@ static void *guard_run(void *data)
                    (unsigned long long)(kg_monotonic_ms() - away_ms));
             away_ms = 0;
         }
-        rest_ms = is_here ? BEAT_MS : TRY_MS;
+        rest_ms = is_here ? beat_ms : TRY_MS;
     }
     return NULL;
 }
@@ -378,26 +407,23 @@ static int cluster_take(struct state_cluster *cluster, uint64_t wait_ms, struct 
 {
     struct postgres *guard = &cluster->guard;
     int result = postgres_check_server(guard, err);
+    wait_ms = wait_ms < TAKE_MS ? wait_ms : TAKE_MS;
     if (result == 0)
-        result = state_cluster_lock(guard, wait_ms < TAKE_MS ? wait_ms : TAKE_MS, err);
+        result = lock_wait(guard, guard_lock, wait_ms, err);
+    if (result == 0)
+        result = lock_wait(guard, lanes_gone, wait_ms, err);
     if (result == 0)
         result = migrate_if_older(guard, err);
     if (result == 0)
         result = state_cluster_check_name(guard, cluster->place, err);
-    if (result == 0)
-        result = guard_tell(
-            cluster, "UPDATE kaged.cluster SET holder = $1::text, incarnation = $2::text", err);
     kg_auto(kg_free) char *sql = kg_format(
-        "INSERT INTO kaged.node (name, incarnation, program, started, seen, stopped) "
-        "VALUES ($1::text, $2::text, '%s', now(), now(), 0) ON CONFLICT (name) DO UPDATE SET "
-        "incarnation = $2::text, program = excluded.program, started = now(), seen = now(), "
-        "stopped = 0",
-        cluster->program);
-    if (result == 0)
-        result = guard_tell(cluster, sql, err);
-    return result < 0 ? result
-                      : postgres_script(guard, "SELECT pg_advisory_unlock(" LOCK_KEY ", 2)",
-                                        "unlock", err);
+        "WITH joined AS (INSERT INTO kaged.node (name, incarnation, program, started, seen, "
+        "stopped, lives_ms) VALUES ($1::text, $2::text, '%s', now(), now(), 0, %llu) "
+        "ON CONFLICT (name) DO UPDATE SET incarnation = $2::text, program = excluded.program, "
+        "started = now(), seen = now(), stopped = 0, lives_ms = excluded.lives_ms, address = '') "
+        "SELECT pg_advisory_unlock(" NAMED("lane") ")",
+        cluster->program, (unsigned long long)cluster->lives_ms);
+    return result < 0 ? result : guard_tell(cluster, sql, err);
 }
 
 static int cluster_start(struct state_cluster *cluster, struct kg_err *err)
@@ -422,6 +448,7 @@ struct state_cluster *state_cluster_join(const struct state_cluster_options *opt
     cluster->place = kg_strdup(options->place);
     cluster->program = kg_strdup(options->program);
     cluster->incarnation = kg_id_new("life_");
+    cluster->lives_ms = options->lives_ms > 0 ? options->lives_ms : STATE_CLUSTER_LIVES_MS;
     pthread_mutex_init(&cluster->lock, NULL);
     pthread_condattr_init(&clock);
     pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
@@ -516,10 +543,10 @@ static int look_at_rows(struct postgres *postgres, struct state_cluster_facts *f
 {
     PGresult *rows = postgres_ask(
         postgres,
-        "SELECT cluster.name, holder, "
+        "SELECT cluster.name, node.name, "
         "coalesce((extract(epoch FROM now() - seen) * 1000)::bigint, -1), "
         "(SELECT count(*) FROM kaged.session), (SELECT count(*) FROM kaged.session_entry) "
-        "FROM kaged.cluster LEFT JOIN kaged.node ON node.name = holder",
+        "FROM kaged.cluster LEFT JOIN kaged.node ON true ORDER BY stopped, seen DESC LIMIT 1",
         "look at the state", NULL, NULL, err);
     if (rows == NULL)
         return -EAGAIN;

@@ -17,6 +17,7 @@ struct state_cluster_options {
     const char *program;          /* its version */
     const char *place;            /* kaged.db of its home */
     uint64_t wait_ms;             /* for a database that is away, or for who is about to leave it */
+    uint64_t lives_ms;            /* for which a node is alive after each sign of it; 0: 10 s */
 };
 /* Whether the URL is one, and has no password in it, which would be shown. */
 int state_cluster_check_url(const char *database, struct kg_err *err);
@@ -38,6 +39,8 @@ struct state_cluster;
  */
 struct state_cluster *state_cluster_join(const struct state_cluster_options *options,
                                          struct kg_err *err);
+/* What tells this life of the node from others; sessions are fenced by it. */
+const char *state_cluster_life(const struct state_cluster *cluster);
 /* After the last handle was closed. Takes NULL. */
 void state_cluster_leave(struct state_cluster *cluster);
 
@@ -61,6 +64,7 @@ struct state_cluster_facts {
 int state_cluster_look(const struct state_cluster_options *options,
                        struct state_cluster_facts *ret_facts, struct kg_err *err);
 void state_cluster_facts_free(struct state_cluster_facts *facts); /* also for kg_auto */
+#define STATE_CLUSTER_LIVES_MS   10000
 #define STATE_CLUSTER_SERVER_MIN 150000
 #define STATE_CLUSTER_SERVER_MAX 179999
 

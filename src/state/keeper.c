@@ -301,7 +301,7 @@ struct errand {
 
 static int task_transact(struct state_task *task, struct state *state)
 {
-    int result = state_step(state, task->writes ? STATE_BEGIN_WRITE : STATE_BEGIN_READ, &task->err);
+    int result = state_step(state, task->writes ? STATE_BEGIN_ALONE : STATE_BEGIN_READ, &task->err);
     if (result < 0)
         return result;
     if (task->org != NULL)

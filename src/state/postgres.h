@@ -42,7 +42,9 @@
     ROW(PQgetvalue)                                                                                \
     ROW(PQgetlength)                                                                               \
     ROW(PQgetisnull)                                                                               \
-    ROW(PQclear)
+    ROW(PQclear)                                                                                   \
+    ROW(PQnotifies)                                                                                \
+    ROW(PQfreemem)
 
 struct postgres_library {
 #define POSTGRES_FIELD(name) __typeof__(&(name)) name;
@@ -161,6 +163,12 @@ static inline struct postgres_state *postgres_own(struct state *base)
     return KG_CONTAINER(base, struct postgres_state, base);
 }
 
+/* What is on a disk is of this node alone. */
+static inline const char *postgres_node(struct state *base)
+{
+    return postgres_own(base)->postgres.target->node;
+}
+
 /*
  * Runs a statement with parameters, a letter each: 'i' an int64_t, 't' a text or NULL, 'b' bytes as
  * a struct kg_str. *ret_rows is to be cleared; NULL: they are not wanted.
@@ -217,6 +225,8 @@ int postgres_check_server(struct postgres *postgres, struct kg_err *err);
 
 /* -- who has the database, see cluster.c ------------------------------------------------------- */
 
+/* Of a daemon's own connections. */
+struct postgres_target *state_cluster_lanes(struct state_cluster *cluster);
 /* The one that this process joined with that kaged.db, or NULL. */
 struct postgres_target *state_cluster_target(const char *place);
 /* For as long as the connection lasts; -EBUSY after so long. */

@@ -111,7 +111,8 @@ int postgres_step_later(struct postgres *postgres, enum state_step step, struct 
             *ahead = (struct postgres_ahead){.begins = true, .writes = step == STATE_BEGIN_WRITE};
         return result;
     }
-    if (postgres->broken || step == STATE_SYNC_EACH || step == STATE_SYNC_LATER)
+    if (postgres->broken || step == STATE_BEGIN_ALONE || step == STATE_SYNC_EACH ||
+        step == STATE_SYNC_LATER)
         return postgres_step(postgres, step, err);
     if (step == STATE_SAVE) {
         ahead->saves = true;

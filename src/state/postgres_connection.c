@@ -29,7 +29,7 @@
 static const char connection_set_up[] =
     "SET client_min_messages = error; SET search_path = kaged; SET statement_timeout = 30000; SET "
     "lock_timeout = 10000; "
-    "SET idle_in_transaction_session_timeout = 60000; SET standard_conforming_strings = on; "
+    "SET idle_in_transaction_session_timeout = 10000; SET standard_conforming_strings = on; "
     "SET plan_cache_mode = force_generic_plan; "
     "SELECT set_config('synchronous_commit', 'on', false) "
     "WHERE current_setting('synchronous_commit') = 'off'";
@@ -94,6 +94,7 @@ static const struct {
     int errnum;
     bool away;
 } failure_rows[] = {
+    {"KG001", EXDEV, false},    /* the fence of pg/v3.sql */
     {"23", EEXIST, false},      /* a constraint */
     {"25006", EROFS, false},    /* this connection only reads */
     {"53100", ENOSPC, false},   /* the server's disk is full */
@@ -144,7 +145,10 @@ int postgres_fail(struct postgres *postgres, const PGresult *result_or_null, con
             continue;
         if (failure_rows[i].away)
             return fail_away(postgres, failure_rows[i].errnum, act, words, err);
-        kg_fail(err, KG_E_IO, "state database %s: %s: %s", postgres->target->shown, act, words);
+        if (failure_rows[i].errnum == EXDEV)
+            kg_fail(err, KG_E_ELSEWHERE, "%s", words);
+        else
+            kg_fail(err, KG_E_IO, "state database %s: %s: %s", postgres->target->shown, act, words);
         if (err != NULL)
             err->errnum = failure_rows[i].errnum;
         return -failure_rows[i].errnum;
@@ -376,11 +380,21 @@ void postgres_take_xid(struct postgres *postgres, const PGresult *rows)
     snprintf(postgres->xid, sizeof(postgres->xid), "%s", postgres->pq->PQgetvalue(rows, 0, 0));
 }
 
-/* The number of the transaction is asked for along with it: a commit may have to be looked up. */
-static int transaction_begin(struct postgres *postgres, bool writes, struct kg_err *err)
+/*
+ * The number of the transaction is asked for along with it: a commit may have to be looked up. What
+ * reads first and writes then is alone with it: each of its statements sees all that was committed
+ * before it had the lock.
+ */
+static int transaction_begin(struct postgres *postgres, enum state_step step, struct kg_err *err)
 {
-    const char *sql = writes ? "BEGIN; SELECT pg_current_xact_id()::text"
-                             : "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
+    static const char *const scripts[] = {
+        [STATE_BEGIN_READ] = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY",
+        [STATE_BEGIN_WRITE] = "BEGIN; SELECT pg_current_xact_id()::text",
+        [STATE_BEGIN_ALONE] = "BEGIN; SELECT pg_advisory_xact_lock(1801545573, 4); "
+                              "SELECT pg_current_xact_id()::text",
+    };
+    const char *sql = scripts[step];
+    bool writes = step != STATE_BEGIN_READ;
     int result = -EAGAIN;
     for (int tries = 0; tries < 2; tries++) { /* nothing was done yet */
         bool was_connected = postgres->connection != NULL;
@@ -477,8 +491,8 @@ int postgres_step(struct postgres *postgres, enum state_step step, struct kg_err
         return 0; /* every commit is on the server's disk */
     if (step == STATE_ROLLBACK)
         return transaction_rollback(postgres, err);
-    if (step == STATE_BEGIN_WRITE || step == STATE_BEGIN_READ)
-        return transaction_begin(postgres, step == STATE_BEGIN_WRITE, err);
+    if (step == STATE_BEGIN_WRITE || step == STATE_BEGIN_ALONE || step == STATE_BEGIN_READ)
+        return transaction_begin(postgres, step, err);
     if (postgres->broken || postgres->connection == NULL)
         return fail_away(postgres, ECONNRESET, "commit", "the connection was lost", err);
     int result = step == STATE_COMMIT

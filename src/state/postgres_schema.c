@@ -13,10 +13,13 @@ static const char version_1[] = ""
 static const char version_2[] = ""
 #include "state-pg-v2.sql.h"
 ;
+static const char version_3[] = ""
+#include "state-pg-v3.sql.h"
+;
 /* clang-format on */
 
 /* Step N brings a database from version N to N + 1; steps are only ever added. */
-static const char *const migrations[] = {version_1, version_2};
+static const char *const migrations[] = {version_1, version_2, version_3};
 
 int64_t postgres_newest_version(void)
 {

@@ -11,6 +11,7 @@
 
 enum state_step {
     STATE_BEGIN_WRITE, /* waits for other writers */
+    STATE_BEGIN_ALONE, /* the same, and for those of other nodes that begin so */
     STATE_BEGIN_READ,  /* all that follows sees one moment */
     STATE_COMMIT,
     STATE_ROLLBACK,

@@ -207,7 +207,7 @@ static int pg_restore_begin(struct state *state, const char *session, const char
                             struct kg_err *err)
 {
     return postgres_run(state, PG_RESTORE_BEGIN, err, "ttit", session, snapshot, kg_wall_ms(),
-                        postgres_own(state)->postgres.target->node);
+                        postgres_node(state));
 }
 
 static int pg_restore_end(struct state *state, const char *session, struct kg_err *err)
@@ -218,8 +218,7 @@ static int pg_restore_end(struct state *state, const char *session, struct kg_er
 static int pg_restores(struct state *state, state_restore_fn *visit, void *data, struct kg_err *err)
 {
     struct postgres_row row;
-    int result = postgres_begin(state, PG_RESTORES, &row, err, "t",
-                                postgres_own(state)->postgres.target->node);
+    int result = postgres_begin(state, PG_RESTORES, &row, err, "t", postgres_node(state));
     if (result < 0)
         return result;
     while (postgres_next(&row))

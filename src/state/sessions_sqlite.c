@@ -11,15 +11,11 @@ static const char *sessions_sqlite_text_at(sqlite3_stmt *row, int column)
 static int sqlite_step(struct state *state, enum state_step step, struct kg_err *err)
 {
     static const enum statement statements[] = {
-        [STATE_BEGIN_WRITE] = STEP_BEGIN_WRITE,
-        [STATE_BEGIN_READ] = STEP_BEGIN_READ,
-        [STATE_COMMIT] = STEP_COMMIT,
-        [STATE_ROLLBACK] = STEP_ROLLBACK,
-        [STATE_SAVE] = STEP_SAVE,
-        [STATE_RETURN] = STEP_RETURN,
-        [STATE_FORGET] = STEP_FORGET,
-        [STATE_SYNC_EACH] = STEP_SYNC_EACH,
-        [STATE_SYNC_LATER] = STEP_SYNC_LATER,
+        [STATE_BEGIN_WRITE] = STEP_BEGIN_WRITE, [STATE_BEGIN_ALONE] = STEP_BEGIN_WRITE,
+        [STATE_BEGIN_READ] = STEP_BEGIN_READ,   [STATE_COMMIT] = STEP_COMMIT,
+        [STATE_ROLLBACK] = STEP_ROLLBACK,       [STATE_SAVE] = STEP_SAVE,
+        [STATE_RETURN] = STEP_RETURN,           [STATE_FORGET] = STEP_FORGET,
+        [STATE_SYNC_EACH] = STEP_SYNC_EACH,     [STATE_SYNC_LATER] = STEP_SYNC_LATER,
     };
     enum statement which = statements[step];
     int result = sqlite_run(state, which, err, "");

@@ -322,10 +322,10 @@ static int pg_mcp_calls(struct state *state, const struct state_mcp_query *query
 static int pg_consent_set(struct state *state, const struct state_consent *consent,
                           struct kg_err *err)
 {
-    return postgres_run(state, PG_CONSENT_SET, err, "ttttttttttii", consent->id, consent->kind,
+    return postgres_run(state, PG_CONSENT_SET, err, "ttttttttttiit", consent->id, consent->kind,
                         consent->state, consent->project, consent->plugin, consent->source,
                         consent->base, consent->version, consent->reason, consent->answered_by,
-                        consent->raised_ms, consent->changed_ms);
+                        consent->raised_ms, consent->changed_ms, postgres_node(state));
 }
 
 static int pg_consent_remove(struct state *state, const char *id, struct kg_err *err)
@@ -336,7 +336,7 @@ static int pg_consent_remove(struct state *state, const char *id, struct kg_err 
 static int pg_consents(struct state *state, state_consent_fn *visit, void *data, struct kg_err *err)
 {
     struct postgres_row row;
-    int result = postgres_begin(state, PG_CONSENTS, &row, err, "");
+    int result = postgres_begin(state, PG_CONSENTS, &row, err, "t", postgres_node(state));
     if (result < 0)
         return result;
     while (postgres_next(&row)) {
@@ -396,15 +396,37 @@ static int pg_activations(struct state *state, state_activation_fn *visit, void 
 /* -- projects ---------------------------------------------------------------------------------- */
 
 /* First the activations: should the second write fail, the operator is only asked once more. */
+/* Its folder is on another node's disk. */
+static int fail_pinned(struct state *state, const char *id, struct kg_err *err)
+{
+    struct postgres_row row;
+    int result = postgres_begin(state, PG_PROJECT_NODE, &row, err, "t", id);
+    if (result < 0)
+        return result;
+    bool any = postgres_next(&row);
+    kg_fail(err, KG_E_CONFLICT, "project %s is loaded on node %s", id,
+            any ? postgres_text(&row, 0) : "?");
+    if (any)
+        postgres_end(&row);
+    return kg_hint(err, "unload it there, or give this one another name");
+}
+
 static int pg_project_set(struct state *state, const struct state_project *project,
                           struct kg_err *err)
 {
-    int result = postgres_run(state, PG_ACTIVATION_MOVED, err, "tt", project->id, project->root);
+    const char *node = postgres_node(state);
+    PGresult *rows;
+    int result =
+        postgres_run(state, PG_ACTIVATION_MOVED, err, "ttt", project->id, project->root, node);
+    if (result == 0)
+        result = postgres_query(state, PG_PROJECT_SET, &rows, err, "ttttiit", project->id,
+                                project->root, project->file, project->operator_id,
+                                (int64_t)project->watched, project->loaded_ms, node);
     if (result < 0)
         return result;
-    return postgres_run(state, PG_PROJECT_SET, err, "ttttii", project->id, project->root,
-                        project->file, project->operator_id, (int64_t)project->watched,
-                        project->loaded_ms);
+    bool is_set = postgres_own(state)->postgres.pq->PQntuples(rows) > 0;
+    postgres_own(state)->postgres.pq->PQclear(rows);
+    return is_set ? 0 : fail_pinned(state, project->id, err);
 }
 
 static int pg_move_folder(struct state *state, const char *from, const char *to, struct kg_err *err)
@@ -420,7 +442,7 @@ static int pg_move_folder(struct state *state, const char *from, const char *to,
 static int pg_projects(struct state *state, state_project_fn *visit, void *data, struct kg_err *err)
 {
     struct postgres_row row;
-    int result = postgres_begin(state, PG_PROJECTS, &row, err, "");
+    int result = postgres_begin(state, PG_PROJECTS, &row, err, "t", postgres_node(state));
     if (result < 0)
         return result;
     while (postgres_next(&row))

@@ -228,10 +228,10 @@ class Away(FlowTest):
     def test_who_comes_back_late_refuses_work_and_says_who_has_it(self):
         with postgres.Server() as server, Node(server) as node:
             node.new()
-            node.ask("UPDATE kaged.cluster SET holder = 'two', incarnation = 'another'")
+            node.ask("UPDATE kaged.node SET incarnation = 'another' WHERE name = 'one'")
             node.ask("SELECT pg_terminate_backend(pid, 60000) FROM pg_stat_activity "
                      "WHERE application_name LIKE 'kaged one %'")
-            wait_for(lambda: "node two has it" in node.log(), "its word in the log")
+            wait_for(lambda: "has had this node's name" in node.log(), "its word in the log")
             self.assert_error((lambda s, a: (s, a["error"]))(*node.api("GET", "/sessions")), 503, "database_away")
 
     def test_server_without_connections_left_is_away_and_then_is_not(self):

@@ -326,7 +326,8 @@ class Later(FlowTest):
                   "auth.mode": "proxy", "auth.nonce_file": "/nowhere", "audit.forward": "syslog",
                   "cluster.database": "postgres://nobody@localhost/none", "cluster.node": "other",
                   "cluster.bucket": "s3://bucket", "cluster.endpoint": "http://127.0.0.1:1",
-                  "cluster.region": "eu-central-1", "cluster.style": "host"}
+                  "cluster.region": "eu-central-1", "cluster.style": "host",
+                  "cluster.listen": "127.0.0.1:0", "cluster.address": "node.example.org:7800"}
         words = {"START": "at the plugin's next start", "DAEMON": "at the daemon's next start"}
         for applies in words:
             wanted = {key: number or values[key] for key, number in keys(applies).items()}

@@ -114,12 +114,12 @@ static void who_lost_the_database_to_another_takes_no_more_work(void **data)
     struct fixture *fixture = *data;
     struct state *state = open_state(fixture);
     add_setting(fixture, state, "first");
-    state_place_ask("UPDATE kaged.cluster SET holder = 'thief', incarnation = 'life_of_thief'");
+    state_place_ask("UPDATE kaged.node SET incarnation = 'life_of_thief' WHERE name = 'test'");
     state_place_cut();
     const struct state_mcp_setting setting = {"mark", "second", "{}"};
     assert_true(state_mcp_setting_set(state, &setting, &fixture->err) < 0);
     assert_int_equal(fixture->err.code, KG_E_DATABASE_AWAY);
-    assert_non_null(strstr(fixture->err.message, "thief"));
+    assert_non_null(strstr(fixture->err.message, "another daemon has had this node's name"));
     assert_true(state_mcp_setting_set(state, &setting, &fixture->err) < 0);
     state_close(state);
 }
