@@ -5,6 +5,7 @@ import glob
 import http.server
 import json
 import os
+import re
 import socket
 import threading
 import unittest
@@ -63,6 +64,12 @@ def logged(daemon):
         with open(path) as file:
             lines += [line for line in file.read().splitlines() if line.startswith('{"ts":')]
     return lines
+
+
+def newest_file(daemon):
+    """The number of the log's newest file."""
+    paths = glob.glob(os.path.join(daemon.home, "state/audit/audit-*.ndjson"))
+    return max((int(re.search(r"-(\d+)\.ndjson", path)[1]) for path in paths), default=0)
 
 
 def metric(daemon, name):
@@ -192,7 +199,7 @@ class Address(unittest.TestCase):
         daemon = self.forwarding(receiver.url, **{"audit.rotate_mb": 1, "audit.keep": 2, "audit.payloads": True})
         with daemon:
             text = "x" * 50_000
-            while len(glob.glob(os.path.join(daemon.home, "state/audit/*-000004.ndjson"))) == 0:
+            while newest_file(daemon) < 4:
                 daemon.call("good-c", "good.echo", {"text": text})
             with Receiver(port) as receiver:
                 wait_for(lambda: receiver.lines and receiver.lines[-1] == logged(daemon)[-1], "the newest", PATIENCE * 2)

@@ -22,6 +22,8 @@ class Refused(Exception):
 
 
 def words_of(error):
+    if isinstance(error, MemoryError):  # where no cgroup ends it first
+        return "it needs more memory than it may use"
     text = str(error).strip()
     return f"{type(error).__name__}: {text[:600]}" if text else type(error).__name__
 
