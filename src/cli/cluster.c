@@ -164,6 +164,23 @@ int cli_cluster_leave(struct cli *cli)
 
 /* -- status ------------------------------------------------------------------------------------ */
 
+static const char *node_state(const struct state_cluster_node *node)
+{
+    return node->stopped ? "stopped" : node->alive ? "running" : "away";
+}
+
+static void put_node_json(const struct state_cluster_node *node, struct kg_json_writer *json)
+{
+    kg_json_begin(json, '{');
+    kg_json_named_text(json, "name", node->name);
+    kg_json_named_text(json, "state", node_state(node));
+    kg_json_named_text(json, "version", node->program);
+    kg_json_named_text(json, "address", node->address[0] != '\0' ? node->address : NULL);
+    kg_json_named_int(json, "seen_ms", node->seen_ms);
+    kg_json_named_int(json, "leases", node->leases);
+    kg_json_end(json, '}');
+}
+
 static void put_facts_json(const struct state_cluster_facts *facts, struct kg_json_writer *json)
 {
     kg_json_begin(json, '{');
@@ -179,6 +196,10 @@ static void put_facts_json(const struct state_cluster_facts *facts, struct kg_js
     kg_json_named_int(json, "entries", facts->entries);
     kg_json_named_int(json, "connections", facts->connections);
     kg_json_named_int(json, "connections_max", facts->connections_max);
+    kg_json_named_begin(json, "nodes", '[');
+    for (size_t i = 0; i < facts->node_count; i++)
+        put_node_json(&facts->nodes[i], json);
+    kg_json_end(json, ']');
     kg_json_end(json, '}');
 }
 
@@ -188,13 +209,19 @@ static void cli_cluster_put_label(struct kg_buf *out, const char *label, char *t
     print_fact(out, LABEL_COLUMNS, label, kg_str(owned));
 }
 
-static char *holder_words(const struct state_cluster_facts *facts)
+static void cli_cluster_put_nodes(const struct state_cluster_facts *facts, struct kg_buf *out)
 {
-    if (facts->holder == NULL)
-        return kg_strdup("no daemon was started on it yet");
-    return facts->held
-               ? kg_format("%s has it, seen %lld ms ago", facts->holder, (long long)facts->seen_ms)
-               : kg_format("%s had it last; nobody has it now", facts->holder);
+    if (facts->node_count == 0)
+        cli_cluster_put_label(out, "node", kg_strdup("none was started on it yet"));
+    for (size_t i = 0; i < facts->node_count; i++) {
+        const struct state_cluster_node *node = &facts->nodes[i];
+        cli_cluster_put_label(out, "node",
+                              kg_format("%s: %s, seen %lld ms ago, kaged %s, %s%s, %lld leases",
+                                        node->name, node_state(node), (long long)node->seen_ms,
+                                        node->program,
+                                        node->address[0] != '\0' ? "at " : "not reached by others",
+                                        node->address, (long long)node->leases));
+    }
 }
 
 static void put_facts(const struct state_cluster_facts *facts, struct kg_buf *out)
@@ -214,7 +241,7 @@ static void put_facts(const struct state_cluster_facts *facts, struct kg_buf *ou
                                           (long long)facts->newest_version));
     if (facts->version == 0)
         return;
-    cli_cluster_put_label(out, "node", holder_words(facts));
+    cli_cluster_put_nodes(facts, out);
     cli_cluster_put_label(out, "holds",
                           kg_format("%lld sessions, %lld entries", (long long)facts->sessions,
                                     (long long)facts->entries));
@@ -282,6 +309,21 @@ static void put_findings(struct cage_checks *checks, const struct state_cluster_
     }
 }
 
+/* One that stopped said so; of the others nobody knows. */
+static void put_nodes_away(struct cage_checks *checks, const struct state_cluster_facts *facts)
+{
+    for (size_t i = 0; i < facts->node_count; i++) {
+        const struct state_cluster_node *node = &facts->nodes[i];
+        if (node->alive || node->stopped)
+            continue;
+        kg_auto(kg_free) char *detail = kg_format("node %s was seen %lld s ago, and has not said "
+                                                  "that it stops",
+                                                  node->name, (long long)node->seen_ms / 1000);
+        cage_checks_add(checks, "database", CAGE_STATUS_DEGRADED, detail,
+                        "what is on its disk is answered with 503", "start it");
+    }
+}
+
 void cluster_add_checks(const struct cli *cli, const struct config *config,
                         struct cage_checks *checks)
 {
@@ -305,4 +347,5 @@ void cluster_add_checks(const struct cli *cli, const struct config *config,
                   facts.server / 10000, facts.server % 10000, (long long)facts.clock_ms);
     cage_checks_add(checks, "database", CAGE_STATUS_OK, detail, NULL, NULL);
     put_findings(checks, &facts);
+    put_nodes_away(checks, &facts);
 }

@@ -24,6 +24,7 @@
 
 #define LOCK_KEY       "1801545573"
 #define BEATS          5 /* in the time that a node lives without one */
+#define NODES_VERSION  3 /* of the schema, with all that is shown of a node */
 #define TRY_MS         100
 #define LOG_EVERY_MS   5000
 #define TAKE_MS        10000 /* for what a daemon that was killed has left open */
@@ -562,6 +563,35 @@ static int look_at_rows(struct postgres *postgres, struct state_cluster_facts *f
     return 0;
 }
 
+static int facts_of_nodes(struct postgres *postgres, struct state_cluster_facts *facts,
+                          struct kg_err *err)
+{
+    kg_auto(kg_free) char *most = kg_format("%d", STATE_CLUSTER_NODES_MAX);
+    PGresult *rows = postgres_ask(
+        postgres,
+        "SELECT name, program, address, stopped, stopped = 0 AND seen + lives_ms * "
+        "interval '1 ms' > now(), (extract(epoch FROM now() - seen) * 1000)::bigint, "
+        "(SELECT count(*) FROM kaged.lease WHERE lease.node = node.name AND until > now()) "
+        "FROM kaged.node ORDER BY name LIMIT $1::text::bigint",
+        "look at the nodes", most, NULL, err);
+    if (rows == NULL)
+        return -EAGAIN;
+    facts->node_count = (size_t)postgres->pq->PQntuples(rows);
+    facts->nodes = kg_alloc_array(facts->node_count + 1, sizeof(facts->nodes[0]));
+    for (size_t i = 0; i < facts->node_count; i++)
+        facts->nodes[i] = (struct state_cluster_node){
+            .name = kg_strdup(postgres_text_at(postgres, rows, (int)i, 0)),
+            .program = kg_strdup(postgres_text_at(postgres, rows, (int)i, 1)),
+            .address = kg_strdup(postgres_text_at(postgres, rows, (int)i, 2)),
+            .stopped = postgres_int_at(postgres, rows, (int)i, 3) != 0,
+            .alive = postgres_int_at(postgres, rows, (int)i, 4) != 0,
+            .seen_ms = postgres_int_at(postgres, rows, (int)i, 5),
+            .leases = postgres_int_at(postgres, rows, (int)i, 6),
+        };
+    postgres->pq->PQclear(rows);
+    return 0;
+}
+
 int state_cluster_look(const struct state_cluster_options *options,
                        struct state_cluster_facts *ret_facts, struct kg_err *err)
 {
@@ -581,6 +611,8 @@ int state_cluster_look(const struct state_cluster_options *options,
         result = postgres_version(&postgres, &ret_facts->version, err);
     if (result == 0 && ret_facts->version > 0)
         result = look_at_rows(&postgres, ret_facts, err);
+    if (result == 0 && ret_facts->version >= NODES_VERSION)
+        result = facts_of_nodes(&postgres, ret_facts, err);
     postgres_disconnect(&postgres);
     postgres_target_clear(&target);
     if (result < 0)
@@ -593,5 +625,11 @@ void state_cluster_facts_free(struct state_cluster_facts *facts)
     free(facts->shown);
     free(facts->name);
     free(facts->holder);
+    for (size_t i = 0; i < facts->node_count; i++) {
+        free(facts->nodes[i].name);
+        free(facts->nodes[i].program);
+        free(facts->nodes[i].address);
+    }
+    free(facts->nodes);
     *facts = (struct state_cluster_facts){0};
 }

@@ -60,7 +60,17 @@ struct state_cluster_facts {
     int64_t seen_ms;  /* since the holder was seen; -1: never */
     int64_t sessions, entries;
     int64_t connections, connections_max;
+    struct state_cluster_node *nodes; /* owned; all that ever used it, by name */
+    size_t node_count;
 };
+struct state_cluster_node {
+    char *name, *program, *address; /* owned; address "": other nodes cannot reach it */
+    bool stopped;                   /* it has said so */
+    bool alive;                     /* it was seen lately, by the database's clock */
+    int64_t seen_ms;                /* since then */
+    int64_t leases;                 /* that it has now */
+};
+#define STATE_CLUSTER_NODES_MAX 1000 /* of them in facts */
 int state_cluster_look(const struct state_cluster_options *options,
                        struct state_cluster_facts *ret_facts, struct kg_err *err);
 void state_cluster_facts_free(struct state_cluster_facts *facts); /* also for kg_auto */

@@ -96,6 +96,19 @@ class There(OnPostgres):
             self.assertEqual((code, facts["node"], facts["held"], facts["sessions"]), (0, "one", True, 1))
             self.assertIn("database         postgres://", node.cli("doctor")[1])
 
+    def test_status_and_doctor_tell_nodes_that_run_from_those_that_do_not(self):
+        with Node(self.server) as node:
+            node.ask("INSERT INTO kaged.node (name, incarnation, program, started, seen, stopped) VALUES "
+                     "('gone', 'life_1', '0.1', now(), now() - interval '1 hour', 0), "
+                     "('rests', 'life_2', '0.1', now(), now() - interval '1 hour', 1)")
+            facts = json.loads(node.cli("cluster", "status", "--json")[1])
+            self.assertEqual([(each["name"], each["state"], each["leases"]) for each in facts["nodes"]],
+                             [("gone", "away", 0), ("one", "running", 0), ("rests", "stopped", 0)])
+            self.assertIn("node      rests: stopped", node.cli("cluster", "status")[1])
+            told = node.cli("doctor")[1]
+            self.assertIn("node gone was seen 3600 s ago", told)
+            self.assertNotIn("node rests", told)
+
     def test_home_goes_there_and_comes_back(self):
         url = self.server.database()
         node = Node(self.server, url, init=None)
