@@ -3,7 +3,7 @@ MESON_RELEASE = build/release
 MESON_SANITIZED = build/sanitized
 MESON_FUZZ = build/fuzz
 PREFIX ?= /usr/local
-PROGRAMS = kaged kaged-spawner kaged-cage-init kaged-watch kaged-storage kaged-unpack kaged-snapshot kaged-model kaged-lua kaged-remote kaged-fetch kaged-chat
+PROGRAMS = kaged kaged-spawner kaged-cage-init kaged-watch kaged-storage kaged-unpack kaged-snapshot kaged-model kaged-lua kaged-remote kaged-fetch kaged-link kaged-chat
 
 .PHONY: help build run plugins test test-long test-programs release-objects screenshots bench bench-growth bench-guard bench-programs docs fuzz lint install uninstall deb clean
 

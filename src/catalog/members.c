@@ -204,6 +204,10 @@ struct member_op {
     bool sys_admin, is_admin;
     int64_t created_ms, member_ms;
     bool writes_principal, writes_member, removes_member;
+    char *email_before; /* owned; of one that is known, as the change was made of it */
+    bool is_known, sys_admin_before;
+    bool is_new;          /* the member */
+    int64_t bound, count; /* of members, then: the most (-1: any), and those that there are */
     enum audit_event event;
 };
 
@@ -212,6 +216,7 @@ static void member_op_clean(struct catalog_op *op)
     struct member_op *change = KG_CONTAINER(op, struct member_op, op);
     free(change->name);
     free(change->email);
+    free(change->email_before);
 }
 
 static struct state_principal principal_row(const struct member_op *change)
@@ -225,12 +230,57 @@ static struct state_member member_row(const struct member_op *change)
     return (struct state_member){change->op.org, change->id, change->is_admin, change->member_ms};
 }
 
+/* Another node may have changed him since this one read him. */
+static void members_compare(void *data, const struct state_principal *row)
+{
+    struct member_op *change = data;
+    const char *before = change->email_before ? change->email_before : "";
+    if (strcmp(row->id, change->id) == 0 && (row->sys_admin != change->sys_admin_before ||
+                                             strcmp(row->email ? row->email : "", before) != 0))
+        change->is_known = false;
+}
+
+static int members_check_principal(struct member_op *change, struct state *state,
+                                   struct kg_err *err)
+{
+    if (!change->writes_principal || !change->is_known)
+        return 0;
+    int result = state_principals(state, members_compare, change, err);
+    if (result < 0 || change->is_known)
+        return result;
+    kg_fail(err, KG_E_CONFLICT, "the user %s was changed meanwhile", change->name);
+    return kg_hint(err, "look at him, and try again");
+}
+
+static void members_count_one(void *data, const struct state_member *row)
+{
+    struct member_op *change = data;
+    change->count += strcmp(row->org, change->op.org) == 0;
+}
+
+static int members_check_room(struct member_op *change, struct state *state, struct kg_err *err)
+{
+    if (!change->is_new || change->bound < 0)
+        return 0;
+    int result = state_members(state, members_count_one, change, err);
+    return result < 0 || change->count < change->bound
+               ? result
+               : kg_fail(err, KG_E_QUOTA, "the org may have %lld members, and has them",
+                         (long long)change->bound);
+}
+
 static int run_member(struct state_task *task, struct state *state, struct kg_err *err)
 {
     struct member_op *change = KG_CONTAINER(task, struct member_op, op.task);
     const struct state_principal principal = principal_row(change);
     const struct state_member member = member_row(change);
-    int result = change->writes_principal ? state_principal_set(state, &principal, err) : 0;
+    int result = members_check_principal(change, state, err);
+    if (result == 0)
+        result = members_check_room(change, state, err);
+    if (result < 0)
+        return result;
+    if (change->writes_principal)
+        result = state_principal_set(state, &principal, err);
     if (result < 0)
         catalog_exists(err, "there is a user %s already", change->name);
     if (result == 0 && change->writes_member)
@@ -304,7 +354,9 @@ static struct member_op *member_op_new(const struct catalog_request *request,
     kg_str_copy(kg_str(principal_or_null->id), change->id, sizeof(change->id));
     change->name = kg_strdup(principal_or_null->name);
     change->email = kg_strdup(principal_or_null->email);
-    change->sys_admin = principal_or_null->sys_admin;
+    change->sys_admin = change->sys_admin_before = principal_or_null->sys_admin;
+    change->email_before = kg_strdup(principal_or_null->email);
+    change->is_known = true;
     change->created_ms = principal_or_null->created_ms;
     return change;
 }
@@ -383,7 +435,8 @@ void catalog_member_add(const struct catalog_request *request)
     }
     struct member_op *change = member_op_new(request, principal);
     change->event = AUDIT_CATALOG_MEMBER_ADDED;
-    change->writes_member = true;
+    change->writes_member = change->is_new = true;
+    change->bound = bound;
     change->is_admin = kg_node_is_true(request->body, "is_admin");
     if (principal == NULL) {
         members_set_text(&change->name, request->body, "user");

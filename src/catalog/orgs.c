@@ -172,8 +172,10 @@ void catalog_org_show(const struct catalog_request *request)
 
 struct org_op {
     struct catalog_op op;
-    struct catalog_org next; /* owned: as it is from then on */
+    struct catalog_org next;   /* owned: as it is from then on */
+    struct catalog_org before; /* owned: what it was made of */
     bool is_new;
+    bool is_same; /* the row is still that */
     void (*put)(struct kg_buf *out, const struct catalog_org *org);
 };
 
@@ -206,22 +208,56 @@ static void orgs_replace(char **text, char *with)
     *text = with;
 }
 
+static bool orgs_same_text(const char *a_or_null, const char *b_or_null)
+{
+    return a_or_null == NULL || b_or_null == NULL ? a_or_null == b_or_null
+                                                  : strcmp(a_or_null, b_or_null) == 0;
+}
+
+static void orgs_compare(void *data, const struct state_org *row)
+{
+    struct org_op *change = data;
+    const struct catalog_org *before = &change->before;
+    if (strcmp(row->id, before->id) == 0)
+        change->is_same = row->active == before->active && row->deleted == before->deleted &&
+                          orgs_same_text(row->name, before->name) &&
+                          orgs_same_text(row->domain, before->domain) &&
+                          orgs_same_text(row->profile, before->profile) &&
+                          orgs_same_text(row->settings, before->settings) &&
+                          orgs_same_text(row->quota, before->quota);
+}
+
+/* Another node may have changed it since this one read it. */
+static int orgs_check_same(struct org_op *change, struct state *state, struct kg_err *err)
+{
+    change->is_same = change->is_new;
+    int result = change->is_new ? 0 : state_orgs(state, orgs_compare, change, err);
+    if (result < 0 || change->is_same)
+        return result;
+    kg_fail(err, KG_E_CONFLICT, "the org %s was changed meanwhile", change->before.name);
+    return kg_hint(err, "look at it, and try again");
+}
+
 static int run_org(struct state_task *task, struct state *state, struct kg_err *err)
 {
-    const struct catalog_org *next = &KG_CONTAINER(task, struct org_op, op.task)->next;
-    int result = state_org_set(state,
-                               &(struct state_org){
-                                   .id = next->id,
-                                   .name = next->name,
-                                   .domain = next->domain,
-                                   .active = next->active,
-                                   .deleted = next->deleted,
-                                   .profile = next->profile,
-                                   .settings = next->settings,
-                                   .quota = next->quota,
-                                   .created_ms = next->created_ms,
-                               },
-                               err);
+    struct org_op *change = KG_CONTAINER(task, struct org_op, op.task);
+    const struct catalog_org *next = &change->next;
+    int result = orgs_check_same(change, state, err);
+    if (result < 0)
+        return result;
+    result = state_org_set(state,
+                           &(struct state_org){
+                               .id = next->id,
+                               .name = next->name,
+                               .domain = next->domain,
+                               .active = next->active,
+                               .deleted = next->deleted,
+                               .profile = next->profile,
+                               .settings = next->settings,
+                               .quota = next->quota,
+                               .created_ms = next->created_ms,
+                           },
+                           err);
     if (result < 0)
         catalog_exists(err, "another org has the name %s or the domain %s", next->name,
                        next->domain ? next->domain : "(none)");
@@ -246,6 +282,7 @@ static void org_written(struct catalog_op *op)
 static void org_op_clean(struct catalog_op *op)
 {
     org_clear(&KG_CONTAINER(op, struct org_op, op)->next);
+    org_clear(&KG_CONTAINER(op, struct org_op, op)->before);
 }
 
 static struct org_op *org_op_new(const struct catalog_request *request,
@@ -258,6 +295,7 @@ static struct org_op *org_op_new(const struct catalog_request *request,
     change->op.clean = org_op_clean;
     change->put = org_put_answer;
     change->next = org_copy(now);
+    change->before = org_copy(now);
     return change;
 }
 

@@ -290,6 +290,9 @@ struct local *cli_local_read(const struct cli *cli, struct kg_err *err);
 void cluster_add_checks(const struct cli *cli, const struct config *config,
                         struct cage_checks *checks);
 
+/* The same about other nodes: whether this one can be reached, and when its certificate ends. */
+void cluster_add_link_checks(const struct cli *cli, const struct config *config,
+                             struct cage_checks *checks);
 /* Fails while the daemon of this home runs. */
 int cli_cluster_refuse_running(const struct cli *cli, struct kg_err *err);
 /* The keys of a new cluster, unless this home has some. */

@@ -6,11 +6,12 @@
  */
 #include "cli/cli.h"
 
+#include "cage/cage.h"
+#include "cli/install.h"
 #include "cli/offline.h"
 #include "cluster/link.h"
 #include "config/edit.h"
 #include "host/cluster.h"
-#include "secret/secret.h"
 
 #include <errno.h>
 #include <sodium.h>
@@ -52,6 +53,76 @@ int cli_cluster_token(struct cli *cli)
     const struct client_request request = {
         .method = "POST", .target = "/api/v1/cluster/tokens", .body = kg_str(body)};
     return cli_show(cli, &request, cluster_put_token);
+}
+
+/* -- for the doctor ---------------------------------------------------------------------------- */
+
+#define SOON_DAYS 60
+
+static void link_check_expiry(const struct link_keys *keys, struct cage_checks *checks)
+{
+    struct kg_err err = {0};
+    kg_auto(kg_buf_free) struct kg_buf said = {0};
+    const char *const words[] = {"expiry", NULL};
+    int result = link_tool(words, kg_buf_view(&keys->certificate), &said, &err);
+    kg_auto(kg_doc_cleanup) struct kg_doc *doc =
+        result == 0 ? kg_json_read(kg_buf_view(&said), &err) : NULL;
+    if (doc == NULL) {
+        cage_checks_add(checks, "certificate", CAGE_STATUS_DEGRADED, err.message,
+                        "other nodes cannot be reached", "kaged cluster join TOKEN");
+        return;
+    }
+    int64_t days = kg_node_number(doc->root, "days");
+    kg_auto(kg_free) char *detail =
+        kg_format("this node's, for other nodes, ends in %lld days", (long long)days);
+    bool soon = days < SOON_DAYS;
+    cage_checks_add(checks, "certificate", soon ? CAGE_STATUS_DEGRADED : CAGE_STATUS_OK, detail,
+                    soon ? "other nodes do not believe it then" : NULL,
+                    soon ? "kaged cluster join TOKEN, with a token of another node" : NULL);
+}
+
+/* Asks for nothing that is answered: whoever answers has the cluster's authority. */
+static void link_check_reach(const struct config *config, const struct link_keys *keys,
+                             struct cage_checks *checks)
+{
+    static const char ask[] = "POST /api/v1/cluster/join HTTP/1.1\r\nHost: kaged\r\n"
+                              "Connection: close\r\nContent-Length: 2\r\n\r\n{}";
+    const char *address =
+        config->cluster_address[0] != '\0' ? config->cluster_address : config->cluster_listen;
+    char fingerprint[LINK_FINGERPRINT];
+    struct kg_err err = {0};
+    kg_auto(kg_buf_free) struct kg_buf said = {0};
+    if (kg_str_ends(kg_str(address), ":0"))
+        return; /* where it listens is known to the daemon alone */
+    link_fingerprint(kg_buf_view(&keys->authority), fingerprint);
+    const char *const words[] = {"join", address, fingerprint, NULL};
+    int result = link_tool(words, kg_str(ask), &said, &err);
+    kg_auto(kg_free) char *detail =
+        result == 0 ? kg_format("this node answers at %s", address)
+                    : kg_format("this node does not answer at %s: %s", address, err.message);
+    cage_checks_add(checks, "link", result == 0 ? CAGE_STATUS_OK : CAGE_STATUS_DEGRADED, detail,
+                    result == 0 ? NULL : "other nodes answer 503 for what this one has",
+                    result == 0 ? NULL : "see cluster.listen, cluster.address and firewalls");
+}
+
+void cluster_add_link_checks(const struct cli *cli, const struct config *config,
+                             struct cage_checks *checks)
+{
+    struct kg_err err = {0};
+    kg_auto(link_keys_free) struct link_keys keys = {0};
+    if (config->cluster_listen[0] == '\0')
+        return;
+    int found = link_keys_read(cli->paths.cluster_keys, &keys, &err);
+    if (found != 0) {
+        cage_checks_add(checks, "certificate", CAGE_STATUS_DEGRADED,
+                        found < 0 ? err.message : "this home has no keys of a cluster",
+                        "the daemon does not start",
+                        "kaged cluster init, or kaged cluster join TOKEN");
+        return;
+    }
+    link_check_expiry(&keys, checks);
+    if (door_daemon_runs(cli))
+        link_check_reach(config, &keys, checks);
 }
 
 /* -- what a token says ------------------------------------------------------------------------- */

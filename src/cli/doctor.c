@@ -401,6 +401,7 @@ int cli_doctor(struct cli *cli)
     examine(cli, config, &owner, &checks);
     enum cage_status worst = cage_checks_worst(&checks);
     cluster_add_checks(cli, config, &checks);
+    cluster_add_link_checks(cli, config, &checks);
     config_free(config);
     add_system_plugins(cli, &owner, &checks);
     add_services(cli, &checks);

@@ -20,23 +20,21 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define PROGRAM            "kaged-link"
-#define BACKLOG            64
-#define CAME_MAX           64 /* that are not known yet */
-#define ACCEPTS_A_TURN     16
-#define CONNECT_MS         6000 /* with the handshake, which kaged-link gives up sooner */
-#define AGAIN_MS           500  /* before it is started again */
-#define SILENCE_MS         10000
-#define PROBE_AFTER_SEC    5
-#define PROBE_EVERY_SEC    2
-#define REFUSALS_A_SEC     1
-#define ADDRESS_TEXT_BYTES 64
+#define PROGRAM         "kaged-link"
+#define BACKLOG         64
+#define CAME_MAX        64 /* that are not known yet */
+#define ACCEPTS_A_TURN  16
+#define CONNECT_MS      6000 /* with the handshake, which kaged-link gives up sooner */
+#define AGAIN_MS        500  /* before it is started again */
+#define SILENCE_MS      10000
+#define PROBE_AFTER_SEC 5
+#define PROBE_EVERY_SEC 2
+#define REFUSALS_A_SEC  1
 
 union link_place {
     struct sockaddr any;
     struct sockaddr_in v4;
     struct sockaddr_in6 v6;
-    struct sockaddr_storage all;
 };
 
 struct link {

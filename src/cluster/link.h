@@ -15,9 +15,8 @@
 #include "base/base.h"
 #include "loop/loop.h"
 
-#define LINK_NODE_MAX    64 /* bytes of a node's name */
-#define LINK_ADDRESS_MAX 255
-#define LINK_KEY_BYTES   32
+#define LINK_NODE_MAX  64 /* bytes of a node's name */
+#define LINK_KEY_BYTES 32
 
 /* -- what a home has of its cluster, in one file ----------------------------------------------- */
 

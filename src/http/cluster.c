@@ -116,7 +116,8 @@ struct join_job {
     char *keys_file, *catalog_key, *node, *wanted; /* owned */
     struct kg_buf answer;                          /* the part that it knows; overwritten */
     struct kg_json_writer json;
-    struct kg_err err;
+    bool failed;
+    struct kg_err err; /* then */
 };
 
 static void join_job_free(struct join_job *job)
@@ -169,7 +170,8 @@ static int join_answer(struct join_job *job, struct kg_err *err)
 static void join_run(struct loop_job *at)
 {
     struct join_job *job = KG_CONTAINER(at, struct join_job, job);
-    if (join_answer(job, &job->err) < 0 && job->err.code == KG_OK)
+    job->failed = join_answer(job, &job->err) < 0;
+    if (job->failed && job->err.code == KG_OK)
         kg_fail(&job->err, KG_E_INTERNAL, "this node has no keys of its cluster");
 }
 
@@ -191,7 +193,7 @@ static void join_done(struct loop_job *at)
 {
     struct join_job *job = KG_CONTAINER(at, struct join_job, job);
     struct http_request *request = job->request;
-    if (job->err.code != KG_OK) {
+    if (job->failed) {
         http_reply_error(request, &job->err);
     } else {
         join_put_settings(&job->json, http_host(request));

@@ -282,6 +282,12 @@ static bool credentials_has_token(const struct http_credentials *credentials, co
     return false;
 }
 
+static int credentials_fail_taken(const char *name, struct kg_err *err)
+{
+    kg_fail(err, KG_E_CONFLICT, "there is a token %s already", name);
+    return kg_hint(err, "choose another name, or revoke that one first");
+}
+
 static int credentials_check_room(struct http_credentials *credentials,
                                   const struct http_credential *wanted, struct kg_err *err)
 {
@@ -289,10 +295,8 @@ static int credentials_check_room(struct http_credentials *credentials,
         credentials_make_room(credentials);
         return 0;
     }
-    if (credentials_has_token(credentials, wanted->name)) {
-        kg_fail(err, KG_E_CONFLICT, "there is a token %s already", wanted->name);
-        return kg_hint(err, "choose another name, or revoke that one first");
-    }
+    if (credentials_has_token(credentials, wanted->name))
+        return credentials_fail_taken(wanted->name, err);
     if (count_kind(credentials, STATE_TOKEN) < TOKENS_MAX)
         return 0;
     kg_fail(err, KG_E_CONFLICT, "there are %d tokens already", TOKENS_MAX);
@@ -302,8 +306,11 @@ static int credentials_check_room(struct http_credentials *credentials,
 static void credentials_on_added(void *data, const struct kg_err *err_or_null)
 {
     struct change *change = data;
+    struct kg_err err = err_or_null != NULL ? *err_or_null : (struct kg_err){0};
+    if (err.errnum == EEXIST) /* another node was first */
+        credentials_fail_taken(change->credential->name, &err);
     change->credential->counts = err_or_null == NULL;
-    change->on_done(change->data, change->credential, err_or_null);
+    change->on_done(change->data, change->credential, err_or_null != NULL ? &err : NULL);
     if (err_or_null != NULL)
         credentials_forget(change->credentials, change->credential);
     free(change);

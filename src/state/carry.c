@@ -385,9 +385,7 @@ static int open_both(struct carry *carry, const struct state_cluster_options *op
         result = open_local(carry, options->place, err);
     if (result == 0)
         result = postgres_ready(carry->postgres, err);
-    if (result == 0)
-        result = postgres_check_server(carry->postgres, err);
-    return result < 0 ? result : state_cluster_lock(carry->postgres, LOCK_WAIT_MS, err);
+    return result < 0 ? result : postgres_check_server(carry->postgres, err);
 }
 
 static void close_both(struct carry *carry)
@@ -470,6 +468,8 @@ int state_cluster_init(const struct state_cluster_options *options, enum state_c
     struct postgres postgres = {.target = &target, .purpose = "init"};
     struct carry carry = {.postgres = &postgres};
     int result = open_both(&carry, options, err);
+    if (result == 0 && start != STATE_CLUSTER_EXISTING)
+        result = state_cluster_lock(&postgres, LOCK_WAIT_MS, err);
     if (result == 0)
         result = carry_check_start(&carry, start, err);
     if (result == 0)
@@ -504,6 +504,8 @@ int state_cluster_to_local(const struct state_cluster_options *options, state_ca
     kg_auto(kg_free) char *noted = NULL, *name = NULL;
     int64_t version;
     int result = open_both(&carry, options, err);
+    if (result == 0)
+        result = state_cluster_lock(&postgres, LOCK_WAIT_MS, err);
     if (result == 0)
         result = postgres_version(&postgres, &version, err);
     if (result == 0)

@@ -2,12 +2,12 @@
  * A daemon's part in a cluster's database. Locks of the database, which end with the connection
  * that holds them, and the node's row decide it:
  *
- *   1     had by the guard, a thread with a connection of its own, for as long as the daemon lives
- *   2     shared by every other connection of daemons; who carries the state has both alone
- *   3     had by who brings the schema up to date (postgres_schema.c)
- *   node  the same as 1, under the node's name: there is one daemon of that name
- *   lane  shared by its other connections; a daemon that starts has it alone for a moment, so that
- *         by then no connection of the life before is left
+ *   1     shared by the guards, a thread with a connection of its own in each daemon, for as long
+ * as that lives 2     shared by every other connection of daemons; who carries the state has both
+ * alone 3     had by who brings the schema up to date (postgres_schema.c) node  had by the guard,
+ * under the node's name: there is one daemon of that name lane  shared by its other connections; a
+ * daemon that starts has it alone for a moment, so that by then no connection of the life before is
+ * left
  *
  * The row says whose life the node's name had last. A connection is used only if that is ours, and
  * tells the database so: kaged.life is what sessions are fenced by (pg/v3.sql).
@@ -33,7 +33,7 @@
 /* $1: the node, $2: the life. */
 #define NAMED(what) "hashtextextended('kaged " what " ' || $1::text, 0)"
 static const char guard_lock[] =
-    "pg_try_advisory_lock(" LOCK_KEY ", 1) AND pg_try_advisory_lock(" NAMED("node") ")";
+    "pg_try_advisory_lock_shared(" LOCK_KEY ", 1) AND pg_try_advisory_lock(" NAMED("node") ")";
 static const char lane_lock[] =
     "pg_try_advisory_lock_shared(" LOCK_KEY ", 2) AND "
     "pg_try_advisory_lock_shared(" NAMED("lane") "), set_config('kaged.node', $1::text, false), "
@@ -175,20 +175,18 @@ static int state_cluster_refuse(struct postgres *postgres, struct kg_err *err)
     PGresult *rows =
         postgres_ask(postgres,
                      "SELECT name, to_char(seen AT TIME ZONE 'UTC', "
-                     "'YYYY-MM-DD\"T\"HH24:MI:SS\"Z\"'), (name = $1::text)::int "
-                     "FROM kaged.node WHERE stopped = 0 ORDER BY 3 DESC, seen DESC LIMIT 1",
+                     "'YYYY-MM-DD\"T\"HH24:MI:SS\"Z\"') FROM kaged.node WHERE stopped = 0 "
+                     "ORDER BY name <> $1::text, seen DESC LIMIT 1",
                      "read who is there", postgres->target->node, NULL, err);
     if (rows == NULL)
         return -EAGAIN;
     bool any = postgres->pq->PQntuples(rows) > 0;
-    bool is_name = any && postgres_int_at(postgres, rows, 0, 2) != 0;
     kg_fail(err, KG_E_CONFLICT,
             "state database %s: the daemon of node %s has it, which was seen at %s",
             postgres->target->shown, any ? postgres_text_at(postgres, rows, 0, 0) : "?",
             any ? postgres_text_at(postgres, rows, 0, 1) : "?");
     postgres->pq->PQclear(rows);
-    kg_hint(err, is_name ? "stop that one, or give this one another name: cluster.node"
-                         : "stop that one first: a database has one daemon for now");
+    kg_hint(err, "stop that one, or give this one another name: cluster.node");
     return -EBUSY;
 }
 
@@ -209,7 +207,10 @@ static int lock_wait(struct postgres *postgres, const char *function, uint64_t w
 
 int state_cluster_lock(struct postgres *postgres, uint64_t wait_ms, struct kg_err *err)
 {
-    return lock_wait(postgres, carry_locks, wait_ms, err);
+    int result = lock_wait(postgres, carry_locks, wait_ms, err);
+    if (result == -EBUSY)
+        kg_hint(err, "stop that one, and all others: the state is carried while nobody uses it");
+    return result;
 }
 
 /* -- what connections are asked ---------------------------------------------------------------- */

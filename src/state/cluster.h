@@ -2,8 +2,8 @@
  * What daemons share is in PostgreSQL where [cluster] database says so; what is a node's own (the
  * audit log's head, choices, failures and script grants) stays in its kaged.db. Who has joined
  * opens kaged.db as before, and gets a handle over both; its connection is made when something that
- * is shared is asked for first, and made again after it was lost. A cluster has one daemon: another
- * is refused for as long as that one, or a connection of it, is there.
+ * is shared is asked for first, and made again after it was lost. Several daemons may have joined,
+ * under names of their own: who else is there, and what the others change, is cluster/'s to know.
  */
 #ifndef KAGED_STATE_CLUSTER_H
 #define KAGED_STATE_CLUSTER_H

@@ -1,6 +1,5 @@
-"""A daemon whose state is in PostgreSQL: there and back, one daemon at a time, and a database that goes away."""
+"""A daemon whose state is in PostgreSQL: there and back, one daemon of a name at a time, and a database that goes away."""
 import json
-import os
 import signal
 import threading
 
@@ -140,19 +139,14 @@ class There(OnPostgres):
             node.start()
             self.assertEqual(node.said(session), ["at home", "away"])
 
-    def test_second_daemon_is_refused_by_the_name_of_the_first(self):
+    def test_second_home_takes_the_place_of_the_first_only_when_that_is_gone(self):
         with Node(self.server) as node:
-            other = Node(self.server, node.config["cluster.database"], None, **{"cluster.node": "two"})
+            other = Node(self.server, node.config["cluster.database"], ("--existing",))
             try:
-                state = os.path.join(other.home, "state")
-                os.makedirs(state, exist_ok=True)
-                with open(os.path.join(node.home, "state/cluster")) as note:
-                    text = note.read()
-                with open(os.path.join(state, "cluster"), "w") as note:
-                    note.write(text)
                 with self.assertRaisesRegex(AssertionError, "the daemon of node one has it"):
                     other.start()
                 self.assertEqual(node.api("GET", "/sessions")[0], 200)
+                self.assertIn("nobody uses it", other.cli("cluster", "leave", "--to-local")[2])
                 node.stop()
                 other.start()
                 other.stop()

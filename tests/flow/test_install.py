@@ -13,7 +13,7 @@ SYSTEMD = ["lib/systemd/system/kaged.service", "lib/systemd/system/kaged.socket"
 FILES = ["bin/kaged", "libexec/kaged/kaged-spawner", "libexec/kaged/kaged-cage-init",
          "libexec/kaged/kaged-storage", "libexec/kaged/kaged-unpack",
          "libexec/kaged/kaged-model", "libexec/kaged/kaged-lua", "libexec/kaged/kaged-remote",
-         "libexec/kaged/kaged-fetch", "libexec/kaged/kaged-snapshot",
+         "libexec/kaged/kaged-fetch", "libexec/kaged/kaged-snapshot", "libexec/kaged/kaged-link",
          "lib/kaged/system-plugins/webhook-notify.so", "include/kaged/system-plugin.h",
          "share/kaged/apparmor/kaged-spawner", "lib/sysusers.d/kaged.conf", "lib/tmpfiles.d/kaged.conf",
          "include/kaged-plugin.h", "share/kaged/schema/plugin-manifest-v1.json",

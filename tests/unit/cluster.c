@@ -86,11 +86,11 @@ static size_t settings_of(struct fixture *fixture, struct state *state)
 
 /* -- who has it -------------------------------------------------------------------------------- */
 
-static void a_second_daemon_is_refused_and_told_who_has_it(void **data)
+static void a_second_daemon_of_one_name_is_refused_and_told_so(void **data)
 {
     struct fixture *fixture = *data;
-    const struct state_cluster_options other = options_of(fixture, "other");
-    assert_null(state_cluster_join(&other, &fixture->err));
+    const struct state_cluster_options twin = options_of(fixture, "test");
+    assert_null(state_cluster_join(&twin, &fixture->err));
     assert_int_equal(fixture->err.code, KG_E_CONFLICT);
     assert_non_null(strstr(fixture->err.message, "the daemon of node test has it"));
 }
@@ -491,8 +491,8 @@ static void a_database_with_a_state_is_not_made_anew(void **data)
     struct fixture *fixture = *data;
     const struct state_cluster_options options = options_of(fixture, "test");
     int64_t rows = 0;
-    assert_true(state_cluster_init(&options, STATE_CLUSTER_EXISTING, add_rows, &rows,
-                                   &fixture->err) < 0); /* the daemon has it */
+    assert_true(state_cluster_init(&options, STATE_CLUSTER_EMPTY, add_rows, &rows, &fixture->err) <
+                0); /* the daemon has it */
     assert_non_null(strstr(fixture->err.message, "the daemon of node test has it"));
     state_place_end();
     assert_true(state_cluster_init(&options, STATE_CLUSTER_EMPTY, add_rows, &rows, &fixture->err) <
@@ -507,7 +507,7 @@ static void a_database_with_a_state_is_not_made_anew(void **data)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(a_second_daemon_is_refused_and_told_who_has_it),
+        TEST(a_second_daemon_of_one_name_is_refused_and_told_so),
         TEST(a_home_of_another_cluster_is_refused),
         TEST(who_lost_the_database_to_another_takes_no_more_work),
         TEST(a_newer_schema_is_refused_in_a_sentence),

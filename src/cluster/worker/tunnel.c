@@ -274,6 +274,8 @@ static void tunnel_run(struct tunnel *tunnel)
         return;
     if (tunnel->in.ended) /* who has said all, and then closes, has left */
         tunnel->net.wants |= EPOLLRDHUP;
+    if (tunnel->out.ended) /* the same here, of which epoll tells by itself */
+        tunnel->plain.wants |= EPOLLERR;
     end_watch(tunnel->all, &tunnel->net);
     end_watch(tunnel->all, &tunnel->plain);
 }

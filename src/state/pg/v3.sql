@@ -34,6 +34,9 @@ CREATE TABLE event (
 CREATE INDEX event_by_xid ON event (xid);
 CREATE INDEX event_at ON event (at);
 
+-- Names that daemons give out: who comes second is told so.
+CREATE UNIQUE INDEX credential_token ON credential (name) WHERE kind = 'token';
+
 -- Arguments: the kind, and the columns that name what was changed. Who works for an org may not write here himself.
 CREATE FUNCTION tell() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path = kaged AS $$
 DECLARE
