@@ -9,6 +9,7 @@
 #include "cage/cage.h"
 #include "cli/install.h"
 #include "cli/offline.h"
+#include "cli/rows.h"
 #include "cluster/link.h"
 #include "config/edit.h"
 #include "host/cluster.h"
@@ -34,25 +35,16 @@ int cli_cluster_make_keys(const struct cli *cli, const char *node, struct kg_err
 
 /* -- token ------------------------------------------------------------------------------------- */
 
-static void cluster_put_token(struct kg_buf *out, const struct cli *cli,
-                              const struct kg_node *answer)
-{
-    struct kg_str token = cli_text(answer, "token");
-    (void)cli;
-    kg_buf_printf(out, "%.*s\n", KG_STR_ARG(token));
-}
-
 int cli_cluster_token(struct cli *cli)
 {
+    static const struct cli_page page = {"POST", "/api/v1/cluster/tokens", .words = "{token}\n"};
     struct kg_err err = {0};
     int64_t minutes = 60;
     char body[48];
     if (cli_option_number(cli, "minutes", 1, 10080, &minutes, &err) < 0)
         return print_error(&err);
     snprintf(body, sizeof(body), "{\"minutes\":%lld}", (long long)minutes);
-    const struct client_request request = {
-        .method = "POST", .target = "/api/v1/cluster/tokens", .body = kg_str(body)};
-    return cli_show(cli, &request, cluster_put_token);
+    return page_show_with(cli, &page, &(struct page_given){.body = kg_str(body)});
 }
 
 /* -- for the doctor ---------------------------------------------------------------------------- */
