@@ -2,6 +2,7 @@
  * GET /metrics: the figures of the daemon and of each plugin in the text format of Prometheus. The
  * samples of one name stand together, as the format wants it: one row of a table is one name.
  */
+#include "cluster/cluster.h"
 #include "http/internal.h"
 #include "model/model.h"
 
@@ -274,6 +275,50 @@ static void put_models(struct kg_buf *out, const struct models *models)
                        "Questions that wait until their provider is asked less.", facts.waiting);
 }
 
+/* -- of the nodes of a cluster ----------------------------------------------------------------- */
+
+static uint64_t node_is_up(const struct cluster_node *node)
+{
+    return node->is_alive;
+}
+
+static uint64_t node_leases(const struct cluster_node *node)
+{
+    return node->leases;
+}
+
+static const struct node_family {
+    const char *name, *help;
+    uint64_t (*value)(const struct cluster_node *node);
+} node_families[] = {
+    {"kaged_cluster_node_up", "Whether the node was seen lately.", node_is_up},
+    {"kaged_cluster_node_leases", "Orchestrators that the node has.", node_leases},
+};
+
+struct node_lines {
+    struct kg_buf *out;
+    const struct node_family *family;
+};
+
+static void metrics_put_node(void *data, const struct cluster_node *node)
+{
+    const struct node_lines *lines = data;
+    kg_buf_printf(lines->out, "%s{", lines->family->name);
+    metrics_put_label(lines->out, "node", node->name);
+    kg_buf_printf(lines->out, "} %" PRIu64 "\n", lines->family->value(node));
+}
+
+static void metrics_put_nodes(struct kg_buf *out, const struct cluster *cluster_or_null)
+{
+    for (size_t i = 0; cluster_or_null != NULL && i < KG_COUNT(node_families); i++) {
+        struct node_lines lines = {out, &node_families[i]};
+        put_help(out, lines.family->name, "gauge", lines.family->help);
+        cluster_nodes(cluster_or_null, metrics_put_node, &lines);
+    }
+}
+
+/* -- all of it --------------------------------------------------------------------------------- */
+
 static void put_daemon(struct kg_buf *out, struct host *host)
 {
     const struct host_figures *figures = host_figures(host);
@@ -311,6 +356,7 @@ static void metrics_on_measured(void *data)
         put_models(&text, sessions_models(server->sessions));
     if (server != NULL && server->catalog != NULL)
         put_objects(&text, server->catalog);
+    metrics_put_nodes(&text, host_nodes(http_host(request)));
     metrics_put_plugins(&text, http_host(request));
     http_reply_text(request, 200, "text/plain; version=0.0.4; charset=utf-8", kg_buf_view(&text));
 }

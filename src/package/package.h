@@ -27,7 +27,7 @@ struct package_runtime {
 int package_runtime_find(const struct config *config, struct package_runtime *ret_runtime,
                          struct kg_err *err);
 void package_runtime_free(struct package_runtime *runtime); /* also for kg_auto */
-extern const char *const package_environment[]; /* NULL-ended */
+extern const char *const package_environment[];             /* NULL-ended */
 
 /* -- discovery, see discover.c ----------------------------------------------------------------- */
 

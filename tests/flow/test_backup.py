@@ -130,8 +130,8 @@ class Backup(FlowTest):
         changed = bytes([whole[middle] ^ 1])
         newer = whole[:13] + (2).to_bytes(4, "big") + whole[17:]
         for content, code, words in [
-                (whole[:middle], 6, "cut off"), (whole[:-1], 6, "cut off"), (b"", 6, "cut off"),
-                (whole[:middle] + changed + whole[middle + 1:], 6, ""), (whole + b"x", 6, "follows"),
+                (whole[:middle], 6, "truncated"), (whole[:-1], 6, "truncated"), (b"", 6, "truncated"),
+                (whole[:middle] + changed + whole[middle + 1:], 6, ""), (whole + b"x", 6, "data after its end"),
                 (b"PK\3\4" + whole, 6, "not a backup"), (newer, 1, "newer version")]:
             with self.subTest(words=words, length=len(content)):
                 with open(self.file + ".bad", "wb") as file:

@@ -72,15 +72,9 @@ def newest_file(daemon):
     return max((int(re.search(r"-(\d+)\.ndjson", path)[1]) for path in paths), default=0)
 
 
-def metric(daemon, name):
-    _, text = daemon.raw("GET", "/metrics")
-    return next(float(line.split()[1]) for line in text.decode().splitlines()
-                if line.startswith(name + " "))
-
-
 def all_taken(daemon, receiver):
     """The receiver has all events of this start, and the daemon has heard so."""
-    return logged(daemon) == receiver.lines and metric(daemon, "kaged_audit_forward_waiting_bytes") == 0
+    return logged(daemon) == receiver.lines and daemon.figure("kaged_audit_forward_waiting_bytes") == 0
 
 
 def call(daemon, times=1):
@@ -96,11 +90,11 @@ class Address(unittest.TestCase):
         with Receiver() as receiver, self.forwarding(receiver.url) as daemon:
             call(daemon, 20)
             wait_for(lambda: logged(daemon) == receiver.lines
-                     and metric(daemon, "kaged_audit_forward_sent_total") == len(receiver.lines), "all events")
+                     and daemon.figure("kaged_audit_forward_sent_total") == len(receiver.lines), "all events")
             self.assertEqual(receiver.events()[0]["event"], "daemon.started")
             headers = receiver.requests[0][1]
             self.assertEqual(headers["Content-Type"], "application/x-ndjson")
-            self.assertEqual(metric(daemon, "kaged_audit_forward_lost_total"), 0)
+            self.assertEqual(daemon.figure("kaged_audit_forward_lost_total"), 0)
 
     def test_a_header_has_a_secret_in_it(self):
         with Receiver() as receiver:
@@ -135,7 +129,7 @@ class Address(unittest.TestCase):
             call(daemon, 5)
             with Receiver(port) as receiver:
                 wait_for(lambda: logged(daemon) == receiver.lines, "all events")
-            self.assertEqual(metric(daemon, "kaged_audit_forward_lost_total"), 0)
+            self.assertEqual(daemon.figure("kaged_audit_forward_lost_total"), 0)
 
     def test_a_receiver_that_fails_gets_the_same_batch_again(self):
         with Receiver() as receiver:
@@ -186,7 +180,7 @@ class Address(unittest.TestCase):
         with Receiver() as receiver:
             receiver.answer = lambda body: hang.wait(PATIENCE) and 200
             with self.forwarding(receiver.url) as daemon:
-                wait_for(lambda: metric(daemon, "kaged_audit_queue_bytes") == 0, "a quiet log")
+                wait_for(lambda: daemon.figure("kaged_audit_queue_bytes") == 0, "a quiet log")
                 call(daemon, 200)
                 code, said, words = daemon.cli("audit", "verify")
                 self.assertEqual(code, 0, said + words)
@@ -203,8 +197,8 @@ class Address(unittest.TestCase):
                 daemon.call("good-c", "good.echo", {"text": text})
             with Receiver(port) as receiver:
                 wait_for(lambda: receiver.lines and receiver.lines[-1] == logged(daemon)[-1], "the newest", PATIENCE * 2)
-                lost = metric(daemon, "kaged_audit_forward_lost_total")
-                files = metric(daemon, "kaged_audit_forward_lost_files_total")
+                lost = daemon.figure("kaged_audit_forward_lost_total")
+                files = daemon.figure("kaged_audit_forward_lost_files_total")
                 self.assertGreater(lost + files, 0)
                 self.assertIn("could not be sent", daemon.log())
                 _, said, _ = daemon.cli("doctor")
@@ -280,7 +274,7 @@ class Sockets(unittest.TestCase):
         daemon.write_config(audit__forward=f"syslog:{path}")
         with daemon, listener:
             call(daemon, 600)
-            wait_for(lambda: metric(daemon, "kaged_audit_forward_waiting_bytes") > 0, "a queue")
+            wait_for(lambda: daemon.figure("kaged_audit_forward_waiting_bytes") > 0, "a queue")
             ids = []
             while len(ids) < len(logged(daemon)) or ids != [json.loads(line)["id"] for line in logged(daemon)]:
                 ids.append(json.loads(self.receive(listener).decode().split(": ", 1)[1])["id"])

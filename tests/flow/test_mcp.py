@@ -106,7 +106,7 @@ class McpTest(FlowTest):
                              {"getSum": "changed", "mutate": "approved", "hidden": "new"})
             tool = server.tools()["tools"][0]
             self.assertEqual(tool["description"], "Adds two numbers.")
-            self.assertIn("not seen", tool["now"]["danger"])
+            self.assertIn("invisible", tool["now"]["danger"])
             self.assertNotIn("title", tool["more"])
             self.assertEqual(tool["now"]["more"]["title"], "Sums")
             _, _, err = server.daemon.cli("plugin", "tools", "mcp-server", "--approve")

@@ -1,7 +1,6 @@
 """Questions to a model that is asked as much as it may be: they wait for their turn, leave, are refused, or had
 enough of it."""
 import json
-import re
 import threading
 
 from harness import PATIENCE, FlowTest, main, wait_for
@@ -59,9 +58,7 @@ class Busy(Shop):
 
     def figures(self):
         """(questions in flight, those that wait)"""
-        text = self.daemon.raw("GET", "/metrics")[1].decode()
-        return tuple(int(re.search(rf"^kaged_model_calls_{name} (\d+)$", text, re.M)[1])
-                     for name in ("in_flight", "waiting"))
+        return tuple(self.daemon.figure(f"kaged_model_calls_{name}") for name in ("in_flight", "waiting"))
 
     def begin(self, name, *wanted, project="shop"):
         """A turn in a session of its own, until the figures are those; the session."""

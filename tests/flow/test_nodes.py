@@ -167,6 +167,8 @@ class Leases(Nodes):
         made = self.world.said(instance, "hello")
         holder = self.world.holder(instance)
         other = next(node for node in self.world.nodes if node is not holder)
+        for name in ("up", "leases"):
+            wait_for(lambda: other.figure(f'kaged_cluster_node_{name}{{node="{holder.name}"}}') in range(1, 100), name)
         self.elsewhere(self.world.say(other, instance, "hello?", made["conversation_id"]), holder)
         path = f"/api/orgs/acme/orchestrators/{instance}"
         self.assertTrue(other.client.ask("GET", path)[1]["is_ready"])

@@ -79,10 +79,6 @@ class Bucket:
             for name in names:
                 os.unlink(os.path.join(base, name))
 
-    def metric(self, name):
-        _, text = self.daemon.raw("GET", "/metrics")
-        return next(float(line.split()[1]) for line in text.decode().splitlines() if line.startswith(name + " "))
-
     def left_over(self):
         return [name for folder in ("incoming", "staging") if os.path.isdir(self.folder(folder))
                 for name in os.listdir(self.folder(folder))]
@@ -101,9 +97,9 @@ class Packages(unittest.TestCase):
             self.assertEqual(bucket.download(made), (200, content))
             self.assertEqual(bucket.server.methods(), ["PUT", "GET"])
             self.assertEqual(bucket.cached(), [key[len(PREFIX):]])
-            self.assertEqual((bucket.metric("kaged_objects_hits_total"), bucket.metric("kaged_objects_misses_total")), (1, 1))
-            self.assertEqual(bucket.metric("kaged_objects_received_bytes_total"), len(content))
-            self.assertEqual(bucket.metric("kaged_objects_sent_bytes_total"), len(content))
+            self.assertEqual((bucket.daemon.figure("kaged_objects_hits_total"), bucket.daemon.figure("kaged_objects_misses_total")), (1, 1))
+            self.assertEqual(bucket.daemon.figure("kaged_objects_received_bytes_total"), len(content))
+            self.assertEqual(bucket.daemon.figure("kaged_objects_sent_bytes_total"), len(content))
             self.assertEqual(bucket.left_over(), [])
 
     def test_a_row_is_published_only_after_its_object_is_there(self):
@@ -151,7 +147,7 @@ class Packages(unittest.TestCase):
             self.assertEqual(len(bucket.server.requests), puts)
             self.assertEqual(bucket.download(made[1])[0], 200)
             self.assertEqual(bucket.server.methods()[puts:], ["GET"])
-            self.assertLessEqual(bucket.metric("kaged_objects_cache_bytes"), 1 << 20)
+            self.assertLessEqual(bucket.daemon.figure("kaged_objects_cache_bytes"), 1 << 20)
 
     def test_what_is_damaged_in_the_cache_is_fetched_again(self):
         with Bucket() as bucket:
@@ -241,7 +237,7 @@ class Faults(unittest.TestCase):
         self.assertTrue(headers["Retry-After"])
         self.assertIn(words, answer["message"] + answer["details"].get("hint", ""))
         self.assertEqual((bucket.versions(), bucket.left_over(), bucket.cached()), ([], [], []))
-        self.assertGreater(bucket.metric("kaged_objects_errors_total"), 0)
+        self.assertGreater(bucket.daemon.figure("kaged_objects_errors_total"), 0)
         return answer
 
     def assert_taken_then(self, bucket):

@@ -220,7 +220,7 @@ class Hostile(FlowTest):
 
     def test_a_server_that_is_not_there_is_named(self):
         with Bridge("http://127.0.0.1:1/mcp") as bridge:
-            self.assertIn("could not be asked", bridge.ask("initialize", INITIALIZE)["error"]["message"])
+            self.assertIn("could not be reached", bridge.ask("initialize", INITIALIZE)["error"]["message"])
 
     def test_what_is_no_json_is_answered_all_the_same(self):
         def garbage(handler, method, message):

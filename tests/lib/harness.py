@@ -423,6 +423,12 @@ class Daemon:
     def socket(self):
         return os.path.join(self.home, "run/kaged.sock")
 
+    def figure(self, name):
+        """A figure of /metrics, with its labels, if it has some; None: there is none of it."""
+        _, text = self.raw("GET", "/metrics")
+        return next((float(line.rsplit(" ", 1)[1]) for line in text.decode().splitlines()
+                     if line.startswith(name + " ")), None)
+
     def raw(self, method, path, body=None, headers=None, timeout=PATIENCE):
         """(status, body as bytes)"""
         connection = UnixConnection(self.socket, timeout)
