@@ -218,20 +218,16 @@ static bool nodes_pass(struct http_request *request, const char *project)
     return true;
 }
 
-/* A session stays in its project. */
-static const char *nodes_remember(struct http_nodes *nodes, struct kg_str session,
-                                  struct kg_str project)
+/* A session stays in its project; @last, or the beginning of an id, may be another by and by. */
+static void nodes_remember(struct http_nodes *nodes, struct kg_str session, struct kg_str project)
 {
-    const char *known = kg_map_get(nodes->projects, session);
-    if (known != NULL)
-        return known;
+    if (session.length < KG_ULID_LENGTH || kg_map_get(nodes->projects, session) != NULL)
+        return;
     if (kg_map_count(nodes->projects) >= PROJECTS_MAX) {
         nodes_forget_projects(nodes);
         nodes->projects = kg_map_new();
     }
-    char *kept = kg_str_dup(project);
-    kg_map_set(nodes->projects, session, kept);
-    return kept;
+    kg_map_set(nodes->projects, session, kg_str_dup(project));
 }
 
 /* There may be no such session: who answers says so. */
@@ -239,14 +235,18 @@ static void nodes_on_project(void *data, struct kg_str project, const struct kg_
 {
     struct http_request *request = data;
     const struct http_server *server = http_server_of(request);
+    kg_auto(kg_free) char *name = kg_str_dup(project);
     if (server == NULL)
         http_reply(request, kg_error_row(KG_E_CANCELLED)->http_status, KG_STR("{}"));
     else if (err_or_null != NULL && err_or_null->code != KG_E_NOT_FOUND)
         http_reply_error(request, err_or_null);
-    else if (err_or_null != NULL || server->nodes == NULL ||
-             !nodes_pass(request, nodes_remember(server->nodes, http_path_parameter(request, "id"),
-                                                 project)))
+    else if (err_or_null != NULL || server->nodes == NULL)
         nodes_go_on(request);
+    else {
+        nodes_remember(server->nodes, http_path_parameter(request, "id"), project);
+        if (!nodes_pass(request, name))
+            nodes_go_on(request);
+    }
 }
 
 static bool nodes_take_session(struct http_request *request)

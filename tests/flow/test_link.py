@@ -129,6 +129,16 @@ class Passing(OnPostgres):
         self.assertEqual(self.two.full("GET", "/sessions/ses_none")[0], 404)
         self.assertRegex(self.two.cli("doctor")[1], r"certificate +this node's, for other nodes, ends in \d+ days")
 
+    def test_the_last_session_is_looked_for_each_time(self):
+        first = self.two.full("POST", "/projects/tea/sessions", {})[2]["id"]
+        self.assertEqual(self.two.full("GET", "/sessions/@last")[2]["id"], first)
+        status, _, answer = self.two.full("POST", "/projects", {"path": self.two.write_project("mate", PROJECT.replace("tea", "mate"))})
+        self.assertIn(status, (200, 201), answer)
+        second = self.two.full("POST", "/projects/mate/sessions", {})[2]["id"]
+        status, _, answer = self.two.say("@last", "to the second")
+        self.assertEqual(status, 200, answer)
+        self.assertEqual(self.two.contents(second), ["to the second"])
+
     def test_a_node_that_is_away_is_named_and_found_again(self):
         session = self.two.full("POST", "/projects/tea/sessions", {})[2]["id"]
         self.one.kill()
