@@ -225,8 +225,6 @@ static int explain_end(const struct helper_run_result *result, struct kg_err *er
         said.length--;
     kg_buf_escaped(&shown, said);
     snprintf(words, sizeof(words), "%s%s", shown.length > 0 ? ": " : "", kg_buf_terminate(&shown));
-    if (result->how.memory_kills > 0)
-        return kg_fail(err, KG_E_TOO_LARGE, "it takes more memory to unpack than is allowed");
     if (!result->how.built)
         return kg_fail(err, KG_E_CAGE, "the cage of kaged-unpack could not be built%" KG_S_CAUSE,
                        words);
@@ -246,6 +244,8 @@ static int fetch_judge(const struct store_fetch *fetch, const struct helper_run_
         return kg_fail(err, KG_E_INVALID_SOURCE, "kaged-unpack broke its protocol, and was ended");
     if (result->timed_out)
         return fail_time(fetch, err);
+    if (result->how.memory_kills > 0) /* also of a program that it runs, such as npm */
+        return kg_fail(err, KG_E_TOO_LARGE, "it takes more memory to unpack than the bound");
     if (fetch->words.error.code != KG_OK) {
         *err = fetch->words.error;
         return -EINVAL;

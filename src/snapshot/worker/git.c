@@ -96,7 +96,7 @@ static int snapshot_git_run(struct snapshot *snapshot, const struct command *com
         return result;
     int read = snapshot_git_read_all(pipes.ours[STDOUT_FILENO], max, ret_out, err);
     kg_close(&pipes.ours[STDOUT_FILENO]);
-    if (!run_left_well(pid))
+    if (!run_left_well(pid, NULL))
         return read < 0 ? read : snapshot_git_fail(command, err);
     return read;
 }
@@ -391,5 +391,5 @@ int git_contents(struct snapshot *snapshot, const struct snapshot_file *const *f
     }
     if (from != NULL)
         fclose(from);
-    return run_left_well(pid) || result < 0 ? result : snapshot_git_fail(&command, err);
+    return run_left_well(pid, NULL) || result < 0 ? result : snapshot_git_fail(&command, err);
 }

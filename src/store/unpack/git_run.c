@@ -129,14 +129,14 @@ bool git_child_end(struct git_child *child)
     pid_t pid = child->pid;
     child->pid = 0;
     kg_close(&child->in);
-    return run_left_well(pid);
+    return run_left_well(pid, NULL);
 }
 
 void git_child_free(struct git_child *child)
 {
     if (child->pid != 0) {
         kill(child->pid, SIGKILL);
-        run_left_well(child->pid);
+        run_left_well(child->pid, NULL);
     }
     kg_close(&child->in);
     kg_close(&child->out.fd);

@@ -216,6 +216,9 @@ static int store_unpack_npm_fail(const struct npm *npm, struct run_end *end)
     kg_auto(kg_buf_free) struct kg_buf shown = {0};
     if (end->too_much)
         return fail_too_much(npm);
+    if (end->signal != 0)
+        return kg_fail(npm->err, KG_E_INVALID_SOURCE, "npm was ended by signal %d (%s)",
+                       end->signal, strsignal(end->signal));
     find_words(&end->said, &code, &line);
     kg_buf_escaped(&shown, kg_str(line));
     for (size_t i = 0; i < KG_COUNT(failures); i++) {

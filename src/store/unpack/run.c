@@ -67,12 +67,14 @@ int run_start(const struct run_program *program, const struct run_pipes *pipes, 
     return 0;
 }
 
-bool run_left_well(pid_t pid)
+bool run_left_well(pid_t pid, int *ret_signal_or_null)
 {
     int status;
     while (waitpid(pid, &status, 0) < 0)
         if (errno != EINTR)
             return false;
+    if (ret_signal_or_null != NULL)
+        *ret_signal_or_null = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
     return WIFEXITED(status) && WEXITSTATUS(status) == 0;
 }
 
@@ -154,7 +156,7 @@ int run_to_end(const struct run_program *program, const struct run_output *outpu
     for (int i = 0; i < 3; i++)
         kg_close(&pipes->its[i]);
     store_unpack_run_follow(&command, pid);
-    ret_end->well = run_left_well(pid) && !ret_end->too_much;
+    ret_end->well = run_left_well(pid, &ret_end->signal) && !ret_end->too_much;
     return 0;
 }
 

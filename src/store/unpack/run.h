@@ -22,8 +22,8 @@ void run_pipes_free(struct run_pipes *pipes); /* for kg_auto */
 int run_pipe(struct run_pipes *pipes, int number, struct kg_err *err);
 int run_start(const struct run_program *program, const struct run_pipes *pipes, pid_t *ret_pid,
               struct kg_err *err);
-/* Waits for its end. True: it left with code 0. */
-bool run_left_well(pid_t pid);
+/* Waits for its end. True: it left with code 0. Else the signal that ended it, or 0. */
+bool run_left_well(pid_t pid, int *ret_signal_or_null);
 
 /* Where a command's stdout goes; more than max fails. */
 struct run_output {
@@ -39,6 +39,7 @@ struct run_watch {
 struct run_end {
     bool well;          /* it left with code 0, and nothing was too much */
     bool too_much;      /* of its output, or by its watch */
+    int signal;         /* that ended it; 0: none */
     struct kg_buf said; /* the last of its stderr; owned */
 };
 /* Runs it to its end; output and watch may be NULL. Fails only if it could not be started. */
