@@ -71,6 +71,7 @@ struct postgres_ahead {
     const char *org; /* for which all that follows is; borrowed; NULL: as before */
 };
 
+#define POSTGRES_LIFE_BYTES 80
 struct postgres {
     const struct postgres_library *pq;
     struct postgres_target *target; /* borrowed */
@@ -79,8 +80,9 @@ struct postgres {
     PGconn *connection; /* NULL: there is none now */
     bool prepared[PG_STATEMENT_COUNT];
     struct postgres_ahead ahead;
-    bool broken;         /* it was lost within a transaction, which nobody ended yet */
-    char xid[24];        /* of the transaction that writes */
+    bool broken;  /* it was lost within a transaction, which nobody ended yet */
+    char xid[24]; /* of the transaction that writes */
+    char server_life[POSTGRES_LIFE_BYTES]; /* another one after the server crashed or restarted */
     int before;          /* the server's process of the connection before, which may still work */
     uint64_t answer_ms;  /* for which a server may be silent; 0: as long as most may */
     bool silent;         /* it was, for longer */

@@ -80,8 +80,13 @@ PGresult *postgres_ahead_answer(struct postgres *postgres, int sent, const struc
             go->take(go->data, i, answers.kept);
     if (!ahead_is_lost(postgres))
         pq->PQclear(postgres_answer(postgres, 1)); /* the end of the go */
-    if (ahead_is_lost(postgres))
-        return answers.kept;
+    if (ahead_is_lost(postgres)) {
+        /* Without the end of the go nothing counts: a good answer would be taken for all of it. */
+        if (!postgres_is_good(postgres, answers.kept))
+            return answers.kept;
+        pq->PQclear(answers.kept);
+        return NULL;
+    }
     pq->PQexitPipelineMode(postgres->connection);
     postgres->ahead = (struct postgres_ahead){0};
     return answers.kept;

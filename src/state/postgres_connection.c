@@ -212,6 +212,21 @@ static int connection_end_before(struct postgres *postgres, struct kg_err *err)
     return 0;
 }
 
+/* Figures about WAL begin again when a server recovers, also if only one of its processes died. */
+static int connection_take_life(struct postgres *postgres, struct kg_err *err)
+{
+    PGresult *rows = postgres_ask(postgres,
+                                  "SELECT concat_ws(' ', pg_postmaster_start_time(), "
+                                  "(SELECT stats_reset FROM pg_stat_wal))",
+                                  "set up a connection", NULL, NULL, err);
+    if (rows == NULL)
+        return -EAGAIN;
+    snprintf(postgres->server_life, sizeof(postgres->server_life), "%s",
+             postgres->pq->PQgetvalue(rows, 0, 0));
+    postgres->pq->PQclear(rows);
+    return 0;
+}
+
 static int connection_begin(struct postgres *postgres, struct kg_err *err)
 {
     int before = postgres->before;
@@ -220,6 +235,8 @@ static int connection_begin(struct postgres *postgres, struct kg_err *err)
         result = connection_end_before(postgres, err);
     if (result == 0)
         result = postgres_script(postgres, connection_set_up, "set up a connection", err);
+    if (result == 0)
+        result = connection_take_life(postgres, err);
     if (result == 0 && postgres->readonly)
         result = postgres_script(postgres, "SET default_transaction_read_only = on",
                                  "set up a connection", err);
@@ -413,10 +430,14 @@ static int transaction_begin(struct postgres *postgres, enum state_step step, st
     return result;
 }
 
-/* True if the server knows what became of a transaction whose end nobody heard. */
-static bool outcome_ask(struct postgres *postgres, const char *xid, bool *ret_committed)
+/*
+ * True if the server knows what became of a transaction whose end nobody heard. A server that
+ * crashed may have given its number to another one meanwhile, and cannot be asked.
+ */
+static bool outcome_ask(struct postgres *postgres, const char *xid, const char *server_life,
+                        bool *ret_committed)
 {
-    if (postgres_ready(postgres, NULL) < 0)
+    if (postgres_ready(postgres, NULL) < 0 || strcmp(postgres->server_life, server_life) != 0)
         return false;
     PGresult *rows = postgres_ask(postgres, "SELECT pg_xact_status($1::text::xid8)",
                                   "ask for a transaction", xid, NULL, NULL);
@@ -434,8 +455,11 @@ static int outcome_find(struct postgres *postgres, struct kg_err *err)
     const struct timespec pause = {.tv_nsec = OUTCOME_PAUSE_MS * 1000000L};
     uint64_t until_ms = kg_monotonic_ms() + OUTCOME_WAIT_MS;
     bool committed = false;
-    while (!outcome_ask(postgres, postgres->xid, &committed)) {
-        if (kg_monotonic_ms() >= until_ms) {
+    char server_life[POSTGRES_LIFE_BYTES];
+    memcpy(server_life, postgres->server_life, sizeof(server_life));
+    while (!outcome_ask(postgres, postgres->xid, server_life, &committed)) {
+        bool is_another = strcmp(postgres->server_life, server_life) != 0;
+        if (is_another || kg_monotonic_ms() >= until_ms) {
             kg_fail(err, KG_E_DATABASE_AWAY,
                     "state database %s: commit: the connection was lost, and whether it was "
                     "written is not known",

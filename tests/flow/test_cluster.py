@@ -1,6 +1,11 @@
 """A daemon whose state is in PostgreSQL: there and back, one daemon of a name at a time, and a database that goes away."""
+import contextlib
 import json
+import os
+import shutil
 import signal
+import socket
+import tempfile
 import threading
 
 import postgres
@@ -172,6 +177,62 @@ class There(OnPostgres):
             node.process = None
 
 
+class Between:
+    """A socket before the server's. The first go that has `text` in it is answered but for its end, and cut off."""
+
+    def __init__(self, server, text):
+        self.server, self.text, self.cuts = server, text, 0
+        self.base = tempfile.mkdtemp(prefix="kg-pg-", dir="/tmp")
+        self.listener = socket.socket(socket.AF_UNIX)
+        self.listener.bind(os.path.join(self.base, ".s.PGSQL.5432"))
+        self.listener.listen(64)
+        threading.Thread(target=self.accept, daemon=True).start()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.listener.shutdown(socket.SHUT_RDWR)
+        self.listener.close()
+        shutil.rmtree(self.base)
+
+    def accept(self):
+        with contextlib.suppress(OSError):
+            while True:
+                client = self.listener.accept()[0]
+                behind = socket.socket(socket.AF_UNIX)
+                behind.connect(os.path.join(self.server.base, ".s.PGSQL.5432"))
+                doomed = threading.Event()
+                for target in (self.ask, self.answer):
+                    threading.Thread(target=target, args=(client, behind, doomed), daemon=True).start()
+
+    def ask(self, client, behind, doomed):
+        with contextlib.suppress(OSError):
+            while data := client.recv(65536):
+                if self.text in data and self.cuts == 0:
+                    self.cuts += 1
+                    doomed.set()
+                behind.sendall(data)
+        for end in (client, behind):
+            with contextlib.suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
+
+    def answer(self, client, behind, doomed):
+        left = b""
+        with contextlib.suppress(OSError):
+            while data := behind.recv(65536):
+                left += data
+                while len(left) >= 5 and len(left) > (length := int.from_bytes(left[1:5], "big")):
+                    if doomed.is_set() and left[:1] == b"Z":
+                        raise OSError("cut off")
+                    client.sendall(left[:length + 1])
+                    left = left[length + 1:]
+        for end in (client, behind):
+            with contextlib.suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
+            end.close()
+
+
 class Away(FlowTest):
     """Each has a server of its own, to take away."""
 
@@ -231,6 +292,17 @@ class Away(FlowTest):
             self.assertEqual(len(there), len(set(there)))  # none was written twice
             print(f"# {len(done)} entries were acknowledged over three restarts; all are there")
             wait_for(lambda: "is back after" in node.log(), "its word in the log")
+
+    def test_what_was_answered_without_its_end_is_not_taken_for_done(self):
+        with postgres.Server() as server, Between(server, b"cut off here") as between:
+            url = server.database().replace(server.base, between.base)
+            with Node(server, url) as node:
+                session = node.new()
+                self.assertEqual(node.say(session, "before")[0], 200)
+                status, answer = node.say(session, "cut off here")
+                self.assertEqual(between.cuts, 1)
+                self.assertIn(status, (200, 503), answer)
+                self.assertEqual(node.said(session), ["before"] + ["cut off here"] * (status == 200))
 
     def test_who_comes_back_late_refuses_work_and_says_who_has_it(self):
         with postgres.Server() as server, Node(server) as node:
